@@ -1,0 +1,16 @@
+# The suffix of a kernel file names its CPU level; the compiler gets that level's flags for that file
+# only, so the program starts on any x86-64 and chooses at run time (base/cpu.h).
+function(quern_set_cpu_levels)
+  set(avx2 -mavx2 -mfma -mf16c -mbmi2)
+  set(avxvnni ${avx2} -mavxvnni)
+  set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mprefer-vector-width=512)
+  set(bf16 ${avx512} -mavx512bf16)
+  set(amx ${bf16} -mamx-tile -mamx-int8 -mamx-bf16)
+  foreach(file ${ARGV})
+    foreach(level avx2 avxvnni avx512 bf16 amx)
+      if(file MATCHES "_${level}\\.c$")
+        set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${${level}}")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
