@@ -1,0 +1,37 @@
+/* model.h - a loaded model: checkpoint, config, graph, tokenizer and template, ready for an engine. */
+#ifndef QN_ENGINE_MODEL_H
+#define QN_ENGINE_MODEL_H
+
+#include "backend/backend.h"
+#include "families/family.h"
+
+typedef struct qn_load_options {
+    qn_backend_options backend;
+    bool no_tokenizer; /* kit checkpoints have none */
+} qn_load_options;
+
+struct qn_tokenizer;
+struct qn_template;
+
+struct qn_model {
+    char *path;
+    qn_checkpoint *ck;
+    qn_arena arena; /* config and what it points to */
+    qn_config config;
+    const qn_family *family;
+    qn_graph plain; /* as the family built it */
+    qn_graph graph; /* after the backend's fusions */
+    qn_backend *backend;
+    struct qn_tokenizer *tokenizer; /* NULL when there is none */
+    struct qn_template *chat;       /* NULL when there is none */
+    int32_t eos[16];
+    int n_eos;
+};
+
+typedef struct qn_model qn_model;
+
+/* Opens folder or .gguf, finds the family, builds, fuses and prepares. *out is NULL on failure. */
+int qn_model_load(qn_model **out, const char *path, const qn_load_options *opt, qn_error *err);
+void qn_model_unload(qn_model *m); /* NULL is fine */
+
+#endif

@@ -1,0 +1,42 @@
+/* checkpoint.h - an opened checkpoint of any format: a config in Hugging Face's terms and named weights.
+ *
+ * Whatever the files are (a folder of safetensors, plain or MLX-quantised, or GGUF), families see one thing:
+ * the JSON config with Hugging Face's keys and tensors under Hugging Face's names. GGUF metadata and names are
+ * translated by gguf_names.c. A tensor that was asked for is marked as used; what remains is reported. */
+#ifndef QN_FORMATS_CHECKPOINT_H
+#define QN_FORMATS_CHECKPOINT_H
+
+#include "base/error.h"
+#include "base/json.h"
+#include "tensor/weight.h"
+
+typedef struct qn_checkpoint qn_checkpoint;
+struct qn_gguf;
+
+/* `path`: a folder or a .gguf file (the first of a split one). Files stay mapped until the close. */
+int qn_checkpoint_open(qn_checkpoint **out, const char *path, qn_error *err);
+void qn_checkpoint_close(qn_checkpoint *c); /* NULL is fine */
+
+const qn_json *
+qn_checkpoint_config(const qn_checkpoint *c); /* config.json, or what GGUF's keys say */
+const qn_json *
+qn_checkpoint_generation(const qn_checkpoint *c); /* generation_config.json or NULL */
+const struct qn_gguf *qn_checkpoint_gguf(const qn_checkpoint *c); /* NULL for a folder */
+const char *qn_checkpoint_path(const qn_checkpoint *c);
+const char *qn_checkpoint_format(const qn_checkpoint *c); /* "safetensors", "mlx", "gguf" */
+
+/* The weight called `name` ("model.norm.weight"), or NULL. Packed modules come as one weight with scales and
+ * biases. The pointer is good until the close. */
+const qn_weight *qn_checkpoint_weight(qn_checkpoint *c, const char *name);
+/* E tensors "<prefix>.<e>.<suffix>" with equal shapes as one stack [E, N, K]: a view when they lie evenly
+ * spaced, else one copy. NULL when the first is absent; an error when a later one is. */
+const qn_weight *qn_checkpoint_stack(qn_checkpoint *c, const char *pattern, int n, qn_error *err);
+void qn_checkpoint_ignore(qn_checkpoint *c, const char *name); /* known and not needed */
+
+/* All weights, for `show`, convert and checks. */
+size_t qn_checkpoint_count(const qn_checkpoint *c);
+const qn_weight *qn_checkpoint_at(const qn_checkpoint *c, size_t i);
+/* Name of some tensor that was neither used nor ignored, NULL when there is none. */
+const char *qn_checkpoint_unused(const qn_checkpoint *c);
+
+#endif

@@ -1,0 +1,148 @@
+/* ops.h - every op there is, with its attributes. One file an op; the head of that file has the mathematics.
+ *
+ * Shapes are rows x width. R stands for any row count (a symbol or a number), W for any width. */
+#ifndef QN_OPS_OPS_H
+#define QN_OPS_OPS_H
+
+#include "graph/op.h"
+
+/* ---- sources ---- */
+extern const qn_op qn_op_result; /* a further result of the op before it */
+
+extern const qn_op qn_op_weight; /* -> the weight; attr qn_attr_weight */
+typedef struct qn_attr_weight {
+    const qn_weight *weight;
+} qn_attr_weight;
+
+extern const qn_op
+    qn_op_input; /* -> per-row data of the step ("token", "out_row", "label", ...) by node name */
+typedef struct qn_attr_input {
+    qn_shape shape;
+} qn_attr_input;
+
+/* ---- plain ops ---- */
+extern const qn_op qn_op_embed;  /* ids I32 [R], table [V, W] -> [R, W] */
+extern const qn_op qn_op_linear; /* x [R, K], w [N, K], bias [N]? -> [R, N] = x w^T + bias */
+extern const qn_op qn_op_add;    /* a [R, W], b [R, W] or [W] -> a + b */
+extern const qn_op qn_op_mul;    /* a [R, W], b [R, W], [W] or [R, 1] -> a * b */
+extern const qn_op qn_op_rows;   /* x [R, W], row I32 [M] -> [M, W]: x[row] */
+
+extern const qn_op qn_op_scale; /* x -> x * factor */
+typedef struct qn_attr_scale {
+    float factor;
+} qn_attr_scale;
+
+extern const qn_op qn_op_split; /* x [R, W] -> columns [start, start + width) as [R, width] */
+typedef struct qn_attr_split {
+    int64_t start, width;
+} qn_attr_split;
+
+typedef enum qn_act {
+    QN_ACT_NONE,
+    QN_ACT_SILU,
+    QN_ACT_GELU,       /* x Phi(x), by erf */
+    QN_ACT_GELU_TANH,  /* the tanh approximation */
+    QN_ACT_GELU_QUICK, /* x sigmoid(1.702 x) */
+    QN_ACT_RELU,
+    QN_ACT_RELU2, /* relu(x)^2 */
+    QN_ACT_SIGMOID,
+    QN_ACT_TANH,
+    QN_ACT_SOFTPLUS,
+} qn_act;
+
+extern const qn_op qn_op_act; /* x -> act(x) */
+typedef struct qn_attr_act {
+    int32_t act; /* qn_act */
+} qn_attr_act;
+
+extern const qn_op qn_op_norm; /* x [R, W], w [W or group]?, bias? -> normed x */
+typedef struct qn_attr_norm {
+    float eps;
+    float offset;  /* 1 when the file stores w - 1 (Gemma), else 0 */
+    int32_t group; /* each run of `group` columns is normed by itself (a head); 0 = the whole row */
+    bool center;   /* LayerNorm: subtract the mean first; else RMS norm */
+} qn_attr_norm;
+
+/* Rotary positions; frequencies are computed when the graph is built. */
+extern const qn_op qn_op_rope; /* x [R, n_heads * head_dim] -> rotated, by the step's positions */
+typedef struct qn_attr_rope {
+    int32_t head_dim, n_rot; /* the first n_rot of each head are rotated */
+    bool interleaved;        /* pairs (2i, 2i+1); else (i, i + n_rot/2) */
+    bool inverse;            /* rotates back: the gradient */
+    int32_t n_freqs;         /* n_rot / 2 */
+    const float *inv_freq;   /* [n_freqs], in the graph's arena */
+    const float
+        *inv_freq_long; /* [n_freqs] used when the sequence's rope_len > long_after; else NULL */
+    int32_t long_after;
+    float amplitude,
+        amplitude_long; /* cos and sin are multiplied by it (YaRN, longrope); 1 = plain */
+    float dynamic_theta,
+        dynamic_factor;  /* dynamic NTK: theta grows with rope_len past long_after; 0 = off */
+    const uint8_t *axis; /* [n_freqs] which row of batch->pos drives each pair; NULL = row 0 */
+} qn_attr_rope;
+
+/* Grouped-query attention over the cache. Stores k and v of the step, then reads them as stored. */
+extern const qn_op
+    qn_op_attention; /* q [R, H*dk], k [R, Hkv*dk], v [R, Hkv*dv], sinks [H]? -> [R, H*dv] */
+typedef struct qn_attr_attention {
+    int32_t n_heads, n_kv_heads, k_dim, v_dim;
+    float scale, softcap; /* softcap 0 = none: scores become cap * tanh(score / cap) */
+    int32_t window;       /* a row sees index > its own - window; 0 = everything */
+    int32_t kv_group, kv_slot;
+} qn_attr_attention; /* with c->state NULL: k and v of this step only, in f32 (training) */
+
+/* Mixture of experts: choose, multiply, sum. */
+extern const qn_op
+    qn_op_route; /* logits [R, E], selection bias [E]? -> ids I32 [R, k], weights [R, k] */
+typedef struct qn_attr_route {
+    int32_t n_experts, top_k;
+    enum {
+        QN_ROUTE_SOFTMAX,
+        QN_ROUTE_SOFTMAX_TOPK,
+        QN_ROUTE_SIGMOID
+    } score;                      /* TOPK: softmax over the chosen */
+    bool renorm;                  /* chosen weights are divided by their sum */
+    float factor;                 /* then multiplied by this */
+    int32_t n_groups, top_groups; /* group-limited choice; 0 = off */
+} qn_attr_route;
+
+extern const qn_op qn_op_expert_linear; /* x, w [E, N, K], ids [R, k], bias [E, N]? -> [R, k*N] */
+typedef struct qn_attr_expert_linear {
+    int32_t top_k;
+    bool x_per_slot; /* x is [R, k*K]: each choice has its own input; else [R, K] */
+} qn_attr_expert_linear;
+
+extern const qn_op qn_op_expert_sum; /* y [R, k*W], weights [R, k] -> [R, W], added in rank order */
+typedef struct qn_attr_expert_sum {
+    int32_t top_k;
+} qn_attr_expert_sum;
+
+/* ---- training ---- */
+extern const qn_op
+    qn_op_cross_entropy; /* logits [R, V], label I32 [R] -> loss [1], mean over label >= 0 */
+typedef struct qn_attr_cross_entropy {
+    float smoothing;
+} qn_attr_cross_entropy;
+
+extern const qn_op qn_op_cross_entropy_grad; /* logits, label, dloss [1] -> dlogits */
+extern const qn_op qn_op_embed_grad;         /* ids, dout, table -> dtable, f32 */
+extern const qn_op qn_op_linear_dx;          /* dout [R, N], w [N, K] -> [R, K] */
+extern const qn_op qn_op_linear_dw;          /* dout [R, N], x [R, K] -> [N, K] */
+extern const qn_op qn_op_sum_rows;           /* x [R, W] -> [W] */
+extern const qn_op qn_op_act_grad;           /* x, dout -> dx; attr qn_attr_act */
+extern const qn_op qn_op_norm_grad;          /* x, w?, dout -> dx, dw; attr qn_attr_norm */
+extern const qn_op qn_op_rows_grad;          /* dout [M, W], row [M], x [R, W] -> [R, W] */
+extern const qn_op qn_op_split_grad;       /* dout [R, width], x [R, W] -> [R, W], zero elsewhere */
+extern const qn_op qn_op_attention_grad;   /* q, k, v, sinks?, dout -> dq, dk, dv, dsinks */
+extern const qn_op qn_op_route_grad;       /* logits, ids, weights, dweights -> dlogits */
+extern const qn_op qn_op_expert_linear_dx; /* dout [R, k*N], w, ids, x -> dx as x */
+extern const qn_op qn_op_expert_linear_dw; /* dout, x, ids, w -> [E, N, K] */
+extern const qn_op qn_op_expert_sum_grad;  /* y, weights, dout -> dy, dweights */
+
+/* ---- fused: each expands into the ops above ---- */
+extern const qn_op qn_op_glu;      /* gate [R, W], up [R, W] -> act(gate) * up; attr qn_attr_act */
+extern const qn_op qn_op_add_norm; /* a, b, w?, bias? -> a + b, norm(a + b); attr qn_attr_norm */
+extern const qn_op
+    qn_op_linears; /* x, w0 [N0, K], w1, ..: up to 4 products of the same x; no biases */
+
+#endif
