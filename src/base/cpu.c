@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "base/log.h"
 
@@ -28,8 +31,6 @@ static unsigned found, in_use;
 static bool ready;
 
 #if defined(__x86_64__)
-#include <cpuid.h>
-
 static uint64_t read_xcr0(void)
 {
     uint32_t lo, hi;
