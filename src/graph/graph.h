@@ -66,6 +66,11 @@ typedef struct qn_kv_need {
     int32_t group, slot;                      /* given by qn_graph_kv */
 } qn_kv_need;
 
+typedef struct qn_output {
+    const char *name;
+    qn_val v;
+} qn_output;
+
 typedef struct qn_graph {
     qn_arena arena;
     qn_node *node; /* [n_nodes], node 0 is unused so that id 0 is none */
@@ -76,21 +81,20 @@ typedef struct qn_graph {
     qn_kv_need *kv;
     int32_t n_kv, n_kv_groups;
     size_t cap_kv;
-    struct {
-        const char *name;
-        qn_val v;
-    } output[16];
+    qn_output *output; /* [n_outputs] */
     int32_t n_outputs;
+    size_t cap_outputs;
     const char *scope_name; /* names and layer of the nodes that follow */
     int16_t scope_layer;
+    int32_t scope_first; /* node count when the scope was entered: names are numbered within it */
     qn_error err;
 } qn_graph;
 
 void qn_graph_init(qn_graph *g);
 void qn_graph_free(qn_graph *g);
 
-/* Adds op(in...) and returns its result 0. attr is copied (NULL when op->attr_size is 0). Optional inputs may
- * be {0}. A shape the op refuses becomes the graph's error, and {0} is returned. */
+/* Adds op(in...) and returns its result 0. attr is copied (NULL when op->attr_size is 0), with what it points
+ * to where the op says so (op->adopt). Optional inputs may be {0}. A shape the op refuses becomes the graph's error, and {0} is returned. */
 qn_val qn_graph_add(qn_graph *g, const struct qn_op *op, const void *attr, const qn_val *in,
                     int n_in);
 #define QN_ADD(g, op, attr, ...)                                                                   \
@@ -123,6 +127,12 @@ static inline qn_shape qn_shape_of(const qn_graph *g, qn_val v)
 }
 int64_t qn_shape_width(
     const qn_shape *s); /* product of all dims but the first; symbols are not allowed there */
+
+/* A matrix [rows, cols] of ones that the graph owns: a constant is a weight. rows 0 makes a vector [cols]. */
+qn_val qn_graph_ones(qn_graph *g, int64_t rows, int64_t cols);
+
+/* The node that makes v: v itself, or the one whose further result it is. */
+int32_t qn_graph_maker(const qn_graph *g, int32_t id);
 
 /* Text of a graph, one line a node, for people and tests; the string is the caller's (qn_free). */
 char *qn_graph_print_dup(const qn_graph *g);

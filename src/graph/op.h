@@ -41,6 +41,23 @@ typedef struct qn_op {
     void (*grad)(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din);
     /* The same values in plain ops: out[0..n_out). NULL: the op is plain. */
     void (*expand)(qn_graph *g, const qn_node *node, const qn_val *in, qn_val *out);
+    /* Copies what the attributes point to into the arena, so that a graph owns all it holds. NULL: nothing. */
+    void (*adopt)(qn_arena *a, void *attr);
 } qn_op;
+
+/* The ops that a graph makes by itself; like all others they are defined in src/ops. */
+extern const qn_op qn_op_result; /* a further result of the op before it */
+extern const qn_op
+    qn_op_add; /* a [R, W], b [R, W] or [W] -> a + b; also two equal shapes of any kind */
+
+extern const qn_op qn_op_weight; /* -> the weight */
+typedef struct qn_attr_weight {
+    const qn_weight *weight;
+} qn_attr_weight;
+
+extern const qn_op qn_op_input; /* -> data of the step ("token", "out_row", "label") by node name */
+typedef struct qn_attr_input {
+    qn_shape shape;
+} qn_attr_input;
 
 #endif

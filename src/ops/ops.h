@@ -1,29 +1,14 @@
 /* ops.h - every op there is, with its attributes. One file an op; the head of that file has the mathematics.
  *
- * Shapes are rows x width. R stands for any row count (a symbol or a number), W for any width. */
+ * result, add, weight and input are declared in graph/op.h. Shapes are rows x width. R stands for any row count (a symbol or a number), W for any width. */
 #ifndef QN_OPS_OPS_H
 #define QN_OPS_OPS_H
 
 #include "graph/op.h"
 
-/* ---- sources ---- */
-extern const qn_op qn_op_result; /* a further result of the op before it */
-
-extern const qn_op qn_op_weight; /* -> the weight; attr qn_attr_weight */
-typedef struct qn_attr_weight {
-    const qn_weight *weight;
-} qn_attr_weight;
-
-extern const qn_op
-    qn_op_input; /* -> per-row data of the step ("token", "out_row", "label", ...) by node name */
-typedef struct qn_attr_input {
-    qn_shape shape;
-} qn_attr_input;
-
 /* ---- plain ops ---- */
 extern const qn_op qn_op_embed;  /* ids I32 [R], table [V, W] -> [R, W] */
 extern const qn_op qn_op_linear; /* x [R, K], w [N, K], bias [N]? -> [R, N] = x w^T + bias */
-extern const qn_op qn_op_add;    /* a [R, W], b [R, W] or [W] -> a + b */
 extern const qn_op qn_op_mul;    /* a [R, W], b [R, W], [W] or [R, 1] -> a * b */
 extern const qn_op qn_op_rows;   /* x [R, W], row I32 [M] -> [M, W]: x[row] */
 
@@ -130,7 +115,7 @@ extern const qn_op qn_op_linear_dx;          /* dout [R, N], w [N, K] -> [R, K] 
 extern const qn_op qn_op_linear_dw;          /* dout [R, N], x [R, K] -> [N, K] */
 extern const qn_op qn_op_sum_rows;           /* x [R, W] -> [W] */
 extern const qn_op qn_op_act_grad;           /* x, dout -> dx; attr qn_attr_act */
-extern const qn_op qn_op_norm_grad;          /* x, w?, dout -> dx, dw; attr qn_attr_norm */
+extern const qn_op qn_op_norm_grad;          /* x, w?, dout -> dx, dw, dbias; attr qn_attr_norm */
 extern const qn_op qn_op_rows_grad;          /* dout [M, W], row [M], x [R, W] -> [R, W] */
 extern const qn_op qn_op_split_grad;       /* dout [R, width], x [R, W] -> [R, W], zero elsewhere */
 extern const qn_op qn_op_attention_grad;   /* q, k, v, sinks?, dout -> dq, dk, dv, dsinks */
