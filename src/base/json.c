@@ -243,7 +243,8 @@ static bool read_children(reader *r, qn_json *v, bool object)
     r->depth--;
     v->type = object ? QN_JSON_OBJECT : QN_JSON_ARRAY;
     v->n = (uint32_t)(r->n_stack - base);
-    v->items = qn_arena_copy(r->arena, r->stack + base, v->n * sizeof *v);
+    if (v->n)
+        v->items = qn_arena_copy(r->arena, r->stack + base, v->n * sizeof *v);
     r->n_stack = base;
     return true;
 }
