@@ -41,6 +41,243 @@ typedef struct qn_error {
     char msg[508];
 } qn_error;
 
+/* ---- the library ---- */
+
+QN_API const char *qn_version(void);        /* "0.1.0" */
+QN_API const char *qn_code_words(int code); /* what a qn_code means, for people; never NULL */
+QN_API char *qn_about_dup(void);            /* JSON: version, CPU level, cores, libraries found */
+QN_API void qn_free(void *p);               /* ends what a ..._dup call returned; NULL is fine */
+
+/* ---- the model store: names for folders and .gguf files ----
+ * It lies in $QUERN_HOME, else $XDG_DATA_HOME/quern, else ~/.local/share/quern. */
+
+QN_API char *qn_store_dir_dup(void); /* NULL when none of the three is set */
+
+/* What MODEL means on a command line: an existing folder or .gguf file, else a name in the store.
+ * Returns its path (the caller's), or NULL with an error that says where was looked. */
+QN_API char *qn_store_find_dup(const char *model, qn_error *err);
+
+/* JSON array of {"name", "path", "bytes"}, sorted by name; "[]" for an empty or absent store. */
+QN_API char *qn_store_list_dup(void);
+
+/* Moves a folder or .gguf file into the store under `name`, replacing what had that name. */
+QN_API int qn_store_add(const char *name, const char *path, qn_error *err);
+QN_API int qn_store_remove(const char *name, qn_error *err);
+
+/* ---- models: weights, tokenizer and chat template; immutable, shared by threads ---- */
+
+typedef struct qn_model qn_model;
+
+typedef enum qn_compute {
+    QN_COMPUTE_DEFAULT, /* as fast as the stated rounding allows: f16 cache, quantised activations */
+    QN_COMPUTE_F32      /* float32 activations and cache, nothing rounded further */
+} qn_compute;
+
+typedef struct qn_model_options {
+    const char *device; /* NULL or "cpu" */
+    int n_threads;      /* 0 = one for each core this process may use */
+    qn_compute compute;
+} qn_model_options; /* {0} is the default */
+
+/* `path` is a folder or a .gguf file; opt may be NULL. On failure *out is NULL and err names the file
+ * and the field. Close the engines of a model before the model. */
+QN_API int qn_model_open(qn_model **out, const char *path, const qn_model_options *opt,
+                         qn_error *err);
+QN_API void qn_model_close(qn_model *m);
+
+typedef struct qn_model_info {
+    const char *architecture; /* borrowed from the model */
+    int64_t n_params;
+    int64_t weight_bytes; /* what one token must read, embeddings of other tokens left out */
+    int n_layers, d_model, n_vocab;
+    int max_context; /* tokens the model was made for */
+    bool has_tokenizer, has_template;
+} qn_model_info;
+
+QN_API void qn_model_get_info(const qn_model *m, qn_model_info *info);
+
+enum {
+    QN_TOKENIZE_SPECIAL = 1, /* add what the tokenizer puts around a text (a start token) */
+    QN_TOKENIZE_MARKUP = 2   /* control tokens written in the text become those tokens */
+};
+
+/* Ids of text[0..n) in *ids (the caller's: qn_free), their number in *n_ids. */
+QN_API int qn_tokenize(const qn_model *m, const char *text, size_t n, int flags, int32_t **ids,
+                       size_t *n_ids, qn_error *err);
+
+/* The text of ids, control tokens left out unless with_special. *len (may be NULL) counts bytes. */
+QN_API char *qn_detokenize_dup(const qn_model *m, const int32_t *ids, size_t n, bool with_special,
+                               size_t *len, qn_error *err);
+
+/* The prompt that the chat template makes of a conversation. `chat` is JSON: {"messages": [{"role",
+ * "content"}...], "tools": [...], "add_generation_prompt": true, ...}; other keys are variables of the
+ * template. A refusal by the template itself is QN_ERR_RAISED. */
+QN_API char *qn_render_dup(const qn_model *m, const char *chat, qn_error *err);
+
+/* ---- engines: one thread that runs any number of requests on one model ---- */
+
+typedef struct qn_engine qn_engine;
+
+typedef struct qn_engine_options {
+    int context;     /* most tokens of one sequence; 0 = the model's, cut to what memory holds */
+    int max_running; /* sequences in a step; 0 = 8. Others wait, first come first served */
+    int max_waiting; /* requests that may wait; 0 = 1024. More are refused with QN_ERR_LIMIT */
+    int chunk;       /* most rows of a step; a longer prompt is fed in pieces; 0 = 512 */
+    size_t
+        cache_bytes; /* memory for keys and values; 0 = one context, at most half of free memory */
+} qn_engine_options; /* {0} is the default */
+
+QN_API int qn_engine_open(qn_engine **out, qn_model *m, const qn_engine_options *opt,
+                          qn_error *err);
+
+/* Ends the thread. Requests still open report QN_FINISH_CANCELLED and must still be closed by the
+ * caller, before or after. */
+QN_API void qn_engine_close(qn_engine *e);
+
+typedef struct qn_engine_stats {
+    int n_running, n_waiting;
+    int context; /* tokens one sequence may have */
+    int64_t pages_used, pages_total;
+    int64_t n_steps, n_rows; /* so far; rows / steps is the mean batch */
+    int64_t n_preempted;     /* sequences put back for want of pages and computed again */
+} qn_engine_stats;
+
+QN_API void qn_engine_get_stats(qn_engine *e, qn_engine_stats *s);
+
+/* Natural-log probability of ids[i] given ids[0..i) into logprob[i], for i in [first, n); first >= 1.
+ * Waits for the result; requests of other threads run on meanwhile. */
+QN_API int qn_engine_score(qn_engine *e, const int32_t *ids, size_t n, size_t first, float *logprob,
+                           qn_error *err);
+
+/* ---- requests: one prompt, one answer, a stream of events ---- */
+
+typedef struct qn_request qn_request;
+
+/* Applied in this order: repetition penalty, temperature, top_k, top_p, min_p. */
+typedef struct qn_sampling {
+    float temperature;        /* 0 = always the most likely token (ties: the lowest id) */
+    int top_k;                /* 0 = off */
+    float top_p;              /* 1 = off; the token that crosses p is kept */
+    float min_p;              /* 0 = off; keeps p >= min_p * the largest p */
+    float repetition_penalty; /* 1 = off; divides positive and multiplies negative logits */
+    int repetition_window;    /* tokens looked back, prompt included; 0 = all */
+    int64_t seed; /* the same seed gives the same text, in any company; -1 = a random one */
+} qn_sampling;
+
+typedef struct qn_request_options {
+    /* The prompt: exactly one of these three. */
+    const char *text;   /* plain text, as the tokenizer encodes it */
+    const char *chat;   /* a conversation as for qn_render_dup; add_generation_prompt is implied */
+    const int32_t *ids; /* [n_ids] */
+    size_t n_ids;
+    int64_t
+        max_tokens; /* -1 = as many as fit; more than fit is legal and ends with QN_FINISH_LENGTH */
+    qn_sampling sampling;
+    const char *const *stop; /* [n_stop] texts that end the answer and are not part of it */
+    int n_stop;
+    bool ignore_end;     /* goes on after end-of-text tokens (benchmarks) */
+    bool split_thoughts; /* text within <think> tags is marked as reasoning, the tags are dropped */
+    int n_logprobs;      /* -1 = none; n >= 0: QN_EVENT_TOKEN with the n most likely, at most 20 */
+    /* Called on the engine's thread when an event can be had; must not block or call the library. */
+    void (*notify)(void *ctx);
+    void *notify_ctx;
+} qn_request_options; /* everything pointed to is copied */
+
+/* Fills the defaults: -1 tokens, no logprobs, and what the checkpoint's generation config says of
+ * sampling (temperature 1 and nothing else where it says nothing). */
+QN_API void qn_request_defaults(const qn_model *m, qn_request_options *opt);
+
+typedef enum qn_event_kind {
+    QN_EVENT_NONE,     /* the wait timed out */
+    QN_EVENT_PROGRESS, /* part of the prompt was computed: n_done of n_total tokens */
+    QN_EVENT_TEXT,  /* a piece of the answer: whole UTF-8 characters, never part of a stop text */
+    QN_EVENT_TOKEN, /* one sampled token and its probabilities; only with n_logprobs >= 0 */
+    QN_EVENT_DONE,  /* the last event; `result` holds the whole */
+} qn_event_kind;
+
+typedef enum qn_finish {
+    QN_FINISH_STOP,      /* an end token or a stop text */
+    QN_FINISH_LENGTH,    /* max_tokens or the context was used up */
+    QN_FINISH_CANCELLED, /* qn_request_cancel, or the engine closed */
+    QN_FINISH_ERROR,     /* see result->error */
+} qn_finish;
+
+QN_API const char *qn_finish_name(qn_finish f); /* "stop", "length", "cancelled", "error" */
+
+typedef struct qn_logprob {
+    int32_t id;
+    float logprob; /* of the model itself: before penalties, temperature and cuts */
+} qn_logprob;
+
+typedef struct qn_token_probs {
+    qn_logprob chosen;
+    int n_top;
+    qn_logprob top[20]; /* most likely first */
+} qn_token_probs;
+
+typedef struct qn_result {
+    qn_finish finish;
+    qn_error error;
+    const char *text, *reasoning; /* whole answer and thought, "" for none */
+    const int32_t *prompt_ids, *output_ids;
+    const qn_token_probs *probs; /* [n_output], NULL without n_logprobs */
+    int n_prompt;
+    int n_cached;    /* prompt tokens that were still in the cache */
+    int n_output;    /* sampled tokens, an end token among them */
+    int n_reasoning; /* of those, tokens of the thought */
+    int64_t seed;    /* the one used */
+    double queue_ms; /* from the start of the request to its first step */
+    double first_ms; /* from the start of the request to its first token */
+    double prefill_ms,
+        decode_ms; /* from the first step to the first token; from there to the end */
+} qn_result;
+
+typedef struct qn_event {
+    qn_event_kind kind;
+    const char *text; /* TEXT: `len` bytes and a NUL; TOKEN: the bytes of this token */
+    size_t len;
+    bool reasoning; /* TEXT */
+    int n_done, n_total;
+    const qn_token_probs *probs; /* TOKEN */
+    const qn_result *result;     /* DONE; good until the request is closed */
+} qn_event;                      /* pointers are good until the next call on the request */
+
+/* Queues the request. Fails at once for a bad option, an empty prompt, a prompt that does not fit
+ * (QN_ERR_LIMIT says how many tokens came and how many fit), or a full queue. */
+QN_API int qn_request_start(qn_request **out, qn_engine *e, const qn_request_options *opt,
+                            qn_error *err);
+
+/* The next event, waiting for up to timeout_ms (-1 = for ever, 0 = not at all). After DONE every call
+ * gives DONE again. One thread at a time. A request whose events nobody takes waits; others go on. */
+QN_API qn_event qn_request_next(qn_request *r, int timeout_ms);
+
+/* Ends the request within a step; DONE follows with what there is. Any thread, also in a signal
+ * handler; more than once is fine. */
+QN_API void qn_request_cancel(qn_request *r);
+
+/* Cancels it if need be and frees it; NULL is fine. */
+QN_API void qn_request_close(qn_request *r);
+
+/* ---- sessions: a conversation that keeps its cache between turns ---- */
+
+typedef struct qn_session qn_session;
+
+/* `system` may be NULL. A turn computes only what the cache does not already hold. */
+QN_API int qn_session_open(qn_session **out, qn_engine *e, const char *system, qn_error *err);
+QN_API void qn_session_close(qn_session *s); /* close its requests first; NULL is fine */
+
+/* Starts a turn: the user's text is added and the answer begun. Of `opt` (may be NULL) the prompt
+ * fields are ignored. One turn at a time. The answer joins the history when its DONE event is taken with
+ * stop or length; a turn that was cancelled, failed, or closed before DONE is taken back. */
+QN_API int qn_session_send(qn_request **out, qn_session *s, const char *text,
+                           const qn_request_options *opt, qn_error *err);
+
+QN_API int qn_session_reset(qn_session *s, const char *system,
+                            qn_error *err); /* forgets all turns */
+
+/* The conversation so far as a JSON array of messages. */
+QN_API char *qn_session_messages_dup(const qn_session *s);
+
 #ifdef __cplusplus
 }
 #endif
