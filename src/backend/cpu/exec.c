@@ -167,10 +167,15 @@ static int check_step(const exec *e, qn_error *err)
     for (int s = QN_SYM_TOK; s < QN_SYM_FIXED; s++)
         if (e->bind.size[s] > e->plan->bind.size[s])
             return qn_fail(err, QN_ERR_ARGUMENT, "cpu: the step is larger than its plan");
-    for (int32_t id = 1; id < g->n_nodes; id++)
-        if (g->node[id].op == &qn_op_input && !batch_input(e->batch, g->node[id].name))
-            return qn_fail(err, QN_ERR_UNSUPPORTED, "cpu: the step does not carry the input %s",
-                           g->node[id].name);
+    for (int32_t i = 0; i < e->plan->n_steps; i++) {
+        const qn_node *n = &g->node[e->plan->step[i]];
+        for (int k = 0; k < n->n_in; k++) {
+            const qn_node *in = qn_node_at(g, n->in[k]);
+            if (n->in[k].id && in->op == &qn_op_input && !batch_input(e->batch, in->name))
+                return qn_fail(err, QN_ERR_UNSUPPORTED, "cpu: the step does not carry the input %s",
+                               in->name);
+        }
+    }
     return QN_OK;
 }
 
