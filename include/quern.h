@@ -94,6 +94,7 @@ typedef struct qn_model_info {
     bool has_tokenizer, has_template;
 } qn_model_info;
 
+/* Never fails; strings are borrowed from the model. */
 QN_API void qn_model_get_info(const qn_model *m, qn_model_info *info);
 
 enum {
@@ -127,6 +128,8 @@ typedef struct qn_engine_options {
         cache_bytes; /* memory for keys and values; 0 = one context, at most half of free memory */
 } qn_engine_options; /* {0} is the default */
 
+/* Starts the thread. The model stays the caller's and must outlive the engine; opt may be NULL. Fails when
+ * the cache does not fit into memory, saying how much was needed. */
 QN_API int qn_engine_open(qn_engine **out, qn_model *m, const qn_engine_options *opt,
                           qn_error *err);
 
@@ -142,6 +145,7 @@ typedef struct qn_engine_stats {
     int64_t n_preempted;     /* sequences put back for want of pages and computed again */
 } qn_engine_stats;
 
+/* A snapshot; any thread. */
 QN_API void qn_engine_get_stats(qn_engine *e, qn_engine_stats *s);
 
 /* Natural-log probability of ids[i] given ids[0..i) into logprob[i], for i in [first, n); first >= 1.

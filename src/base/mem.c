@@ -1,12 +1,13 @@
 /* mem.c - see mem.h. Blocks of an arena double up to 1 MiB; a larger request gets a block of its own. */
 #include "base/mem.h"
-#include "quern.h" /* qn_free is public: who gets a ..._dup string must be able to end it */
 
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "quern.h" /* qn_free is public: who gets a ..._dup string must be able to end it */
 
 typedef struct qn_arena_block {
     struct qn_arena_block *next;
