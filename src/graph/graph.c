@@ -179,27 +179,40 @@ qn_val qn_graph_add(qn_graph *g, const qn_op *op, const void *attr, const qn_val
     return add_named(g, &proto, in, n_in);
 }
 
+static bool is_weight(const qn_node *n, const qn_weight *w)
+{
+    return n->op == &qn_op_weight && ((const qn_attr_weight *)n->attr)->weight == w;
+}
+
 qn_val qn_graph_weight(qn_graph *g, const qn_weight *w)
 {
     if (g->err.code != QN_OK)
         return (qn_val){ 0 };
-    for (int32_t i = 1; i < g->n_nodes; i++)
-        if (g->node[i].op == &qn_op_weight &&
-            ((const qn_attr_weight *)g->node[i].attr)->weight == w)
-            return (qn_val){ i };
+    int32_t i = 1;
+    while (i < g->n_nodes && !is_weight(&g->node[i], w))
+        i++;
+    if (i < g->n_nodes)
+        return (qn_val){ i };
     qn_attr_weight attr = { w };
     qn_node proto = { .op = &qn_op_weight, .attr = &attr, .layer = g->scope_layer };
     proto.name = qn_arena_strdup(&g->arena, w->name ? w->name : "weight");
     return add_named(g, &proto, NULL, 0);
 }
 
+static bool is_input(const qn_node *n, const char *name)
+{
+    return n->op == &qn_op_input && strcmp(n->name, name) == 0;
+}
+
 qn_val qn_graph_input(qn_graph *g, const char *name, qn_shape shape)
 {
     if (g->err.code != QN_OK)
         return (qn_val){ 0 };
-    for (int32_t i = 1; i < g->n_nodes; i++)
-        if (g->node[i].op == &qn_op_input && strcmp(g->node[i].name, name) == 0)
-            return (qn_val){ i };
+    int32_t i = 1;
+    while (i < g->n_nodes && !is_input(&g->node[i], name))
+        i++;
+    if (i < g->n_nodes)
+        return (qn_val){ i };
     qn_attr_input attr = { shape };
     qn_node proto = { .op = &qn_op_input, .attr = &attr, .layer = -1 };
     proto.name = qn_arena_strdup(&g->arena, name);

@@ -2,9 +2,9 @@
  *
  * Sizes are rounded up so that a handful of plans serves every step: powers of two while a step is small
  * (a plan per doubling wastes at most half of little memory), multiples of 256 beyond. */
-#include "graph/plan.h"
-
 #include <string.h>
+
+#include "graph/plan.h"
 
 typedef struct entry {
     qn_plan *plan;

@@ -9,7 +9,7 @@
 /* ---- plain ops ---- */
 extern const qn_op qn_op_embed;  /* ids I32 [R], table [V, W] -> [R, W] */
 extern const qn_op qn_op_linear; /* x [R, K], w [N, K], bias [N]? -> [R, N] = x w^T + bias */
-extern const qn_op qn_op_mul;    /* a [R, W], b [R, W], [W] or [R, 1] -> a * b */
+extern const qn_op qn_op_mul;    /* a [R, W], b [R, W], [W] (a weight) or [R, 1] -> a * b */
 extern const qn_op qn_op_rows;   /* x [R, W], row I32 [M] -> [M, W]: x[row] */
 
 extern const qn_op qn_op_scale; /* x -> x * factor */
@@ -48,14 +48,14 @@ typedef struct qn_attr_norm {
     bool center;   /* LayerNorm: subtract the mean first; else RMS norm */
 } qn_attr_norm;
 
-/* Rotary positions; frequencies are computed when the graph is built. */
+/* Rotary positions; frequencies are computed when the graph is built, and copied by it. */
 extern const qn_op qn_op_rope; /* x [R, n_heads * head_dim] -> rotated, by the step's positions */
 typedef struct qn_attr_rope {
     int32_t head_dim, n_rot; /* the first n_rot of each head are rotated */
     bool interleaved;        /* pairs (2i, 2i+1); else (i, i + n_rot/2) */
     bool inverse;            /* rotates back: the gradient */
     int32_t n_freqs;         /* n_rot / 2 */
-    const float *inv_freq;   /* [n_freqs], in the graph's arena */
+    const float *inv_freq;   /* [n_freqs] */
     const float
         *inv_freq_long; /* [n_freqs] used when the sequence's rope_len > long_after; else NULL */
     int32_t long_after;
@@ -65,6 +65,10 @@ typedef struct qn_attr_rope {
         dynamic_factor;  /* dynamic NTK: theta grows with rope_len past long_after; 0 = off */
     const uint8_t *axis; /* [n_freqs] which row of batch->pos drives each pair; NULL = row 0 */
 } qn_attr_rope;
+
+/* The frequency of pair i, and the factor on cos and sin, for a sequence of that rope_len. */
+float qn_rope_inv_freq(const qn_attr_rope *a, int32_t i, int32_t rope_len);
+float qn_rope_amplitude(const qn_attr_rope *a, int32_t rope_len);
 
 /* Grouped-query attention over the cache. Stores k and v of the step, then reads them as stored. */
 extern const qn_op

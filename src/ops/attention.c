@@ -1,0 +1,229 @@
+/* attention.c - grouped-query attention: each row of q looks at keys of its own sequence.
+ *
+ *   t_j = scale * (q . k_j), capped: softcap * tanh(t_j / softcap)
+ *   p_j = exp(t_j) / (sum_i exp(t_i) + exp(sink))        the sink (one a head) is optional
+ *   y   = sum_j p_j v_j                                  j ascending
+ * Query head h reads key head h / (n_heads / n_kv_heads). Row r has the index kv_len + (r - q_start) in its
+ * sequence and sees the indices j <= see[r], and j > index - window when there is a window. see[r] may lie
+ * past the row's own index: spans that see themselves in both directions.
+ *
+ * With a state, the step's k and v are first stored into their pages, all rows of them, and every key is then
+ * read as the cache holds it, the step's own too: so results do not depend on how a prompt was cut. Without a
+ * state the rows of the step are all there is, in f32: this is the form that has a gradient. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "ops/util.h"
+
+static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
+{
+    const qn_attr_attention *a = n->attr;
+    for (int i = 0; i < 3; i++)
+        if (!qn_is_rows(&in[i]) || in[i].dim[0] != in[0].dim[0])
+            return qn_refuse(why, "q, k and v are f32 rows of one count");
+    if (a->n_heads <= 0 || a->n_kv_heads <= 0 || a->n_heads % a->n_kv_heads != 0)
+        return qn_refuse(why, "query heads are no multiple of key heads");
+    if (in[0].dim[1] != (int64_t)a->n_heads * a->k_dim ||
+        in[1].dim[1] != (int64_t)a->n_kv_heads * a->k_dim ||
+        in[2].dim[1] != (int64_t)a->n_kv_heads * a->v_dim || a->v_dim <= 0)
+        return qn_refuse(why, "widths are not heads times head sizes");
+    if (n->n_in > 3 && !qn_is_opt_vec(&in[3], a->n_heads))
+        return qn_refuse(why, "there is one sink a head");
+    if (a->window < 0 || a->kv_group < 0 || a->kv_group >= QN_MAX_KV_GROUPS)
+        return qn_refuse(why, "window or cache group out of range");
+    out[0] = qn_shape2(in[0].dim[0], (int64_t)a->n_heads * a->v_dim, QN_F32);
+    return true;
+}
+
+qn_attn_span qn_attn_row_span(const qn_call *c, int64_t r)
+{
+    const qn_attr_attention *a = c->attr;
+    const qn_batch *b = c->batch;
+    int32_t s = b->seq[r];
+    int32_t index = b->kv_len[s] + (int32_t)r - b->q_start[s];
+    int32_t first = a->window && index >= a->window ? index - a->window + 1 : 0;
+    return (qn_attn_span){ s, first, b->see[r] };
+}
+
+int64_t qn_attn_max_span(const qn_call *c, int64_t rows)
+{
+    int64_t max = 1;
+    for (int64_t r = 0; r < rows; r++) {
+        qn_attn_span s = qn_attn_row_span(c, r);
+        if (s.last - s.first + 1 > max)
+            max = s.last - s.first + 1;
+    }
+    return max;
+}
+
+double qn_attn_softmax(double *score, int64_t n, const float *sink)
+{
+    double max = sink ? *sink : -INFINITY, sum = 0;
+    for (int64_t j = 0; j < n; j++)
+        max = fmax(max, score[j]);
+    for (int64_t j = 0; j < n; j++) {
+        score[j] = exp(score[j] - max);
+        sum += score[j];
+    }
+    double rest = sink ? exp(*sink - max) : 0;
+    sum += rest;
+    for (int64_t j = 0; j < n; j++)
+        score[j] /= sum;
+    return rest / sum;
+}
+
+/* One layer's keys or values in the pages of its group. */
+typedef struct store {
+    const qn_kv_group *group;
+    const int32_t *table; /* [n_seq][max_pages] */
+    int32_t max_pages, dim;
+    size_t offset;
+    uint8_t layout;
+} store;
+
+static store store_of(const qn_call *c, bool values)
+{
+    const qn_attr_attention *a = c->attr;
+    const qn_kv_group *g = &c->state->kv[a->kv_group];
+    assert(a->kv_group < c->state->n_kv && a->kv_slot < g->n_slots);
+    const qn_kv_slot *slot = &g->slot[a->kv_slot];
+    return (store){ .group = g,
+                    .table = c->batch->page_table[a->kv_group],
+                    .max_pages = c->batch->max_pages,
+                    .dim = values ? slot->v_dim : slot->k_dim,
+                    .offset = values ? slot->v_offset : slot->k_offset,
+                    .layout = values ? slot->v_layout : slot->k_layout };
+}
+
+/* Where entry `index` of sequence s lies, for key head h. */
+static uint8_t *entry_at(const store *st, int32_t s, int32_t index, int32_t h)
+{
+    const qn_kv_group *g = st->group;
+    int32_t page = st->table[(int64_t)s * st->max_pages + index / g->page_size];
+    assert(page >= 0 && page < g->n_pages);
+    size_t element = (size_t)(h * g->page_size + index % g->page_size) * (size_t)st->dim;
+    size_t bytes = st->layout == QN_F32 ? 4 : 2;
+    return g->base + (size_t)page * g->page_bytes + st->offset + element * bytes;
+}
+
+static void put_entry(uint8_t layout, uint8_t *at, const float *x, int32_t n)
+{
+    uint16_t *half = (uint16_t *)at;
+    if (layout == QN_F32)
+        memcpy(at, x, (size_t)n * sizeof *x);
+    for (int32_t i = 0; layout != QN_F32 && i < n; i++)
+        half[i] = layout == QN_F16 ? qn_f32_to_f16(x[i]) : qn_f32_to_bf16(x[i]);
+}
+
+static const float *get_entry(uint8_t layout, const uint8_t *at, float *buf, int32_t n)
+{
+    const uint16_t *half = (const uint16_t *)at;
+    if (layout == QN_F32)
+        return (const float *)at;
+    for (int32_t i = 0; i < n; i++)
+        buf[i] = layout == QN_F16 ? qn_f16_to_f32(half[i]) : qn_bf16_to_f32(half[i]);
+    return buf;
+}
+
+static void store_rows(const qn_call *c, const qn_tensor *x, bool values)
+{
+    const qn_attr_attention *a = c->attr;
+    const qn_batch *b = c->batch;
+    store st = store_of(c, values);
+    for (int64_t r = 0; r < x->rows; r++) {
+        int32_t s = b->seq[r];
+        int32_t index = b->kv_len[s] + (int32_t)r - b->q_start[s];
+        for (int32_t h = 0; h < a->n_kv_heads; h++)
+            put_entry(st.layout, entry_at(&st, s, index, h),
+                      (const float *)x->data + r * x->width + h * st.dim, st.dim);
+    }
+}
+
+/* The key (or value) of head h at `index`: from the cache, or from the step when there is none. */
+static const float *entry(const qn_call *c, const store *st, int s, int32_t index, int32_t h,
+                          float *buf)
+{
+    if (c->state)
+        return get_entry(st->layout, entry_at(st, s, index, h), buf, st->dim);
+    const qn_tensor *x = &c->in[st->offset];
+    int64_t row = c->batch->q_start[s] + index;
+    return (const float *)x->data + row * x->width + (int64_t)h * st->dim;
+}
+
+/* Work space of one call. */
+typedef struct work {
+    store k, v;
+    double *score, *sum; /* [longest span], [v_dim] */
+    float *buf;          /* [max(k_dim, v_dim)] */
+} work;
+
+static void attend(const qn_call *c, const work *w, int64_t r, int32_t h, const float *sink)
+{
+    const qn_attr_attention *a = c->attr;
+    qn_attn_span span = qn_attn_row_span(c, r);
+    int32_t kv_head = h / (a->n_heads / a->n_kv_heads);
+    const float *q = (const float *)c->in[0].data + r * c->in[0].width + (int64_t)h * a->k_dim;
+    float *y = (float *)c->out[0].data + r * c->out[0].width + (int64_t)h * a->v_dim;
+    int64_t n = span.last - span.first + 1;
+    for (int64_t j = 0; j < n; j++) {
+        const float *k = entry(c, &w->k, span.seq, span.first + (int32_t)j, kv_head, w->buf);
+        double t = a->scale * qn_ref_dot(q, k, a->k_dim);
+        w->score[j] = a->softcap > 0 ? a->softcap * tanh(t / a->softcap) : t;
+    }
+    qn_attn_softmax(w->score, n, sink);
+    memset(w->sum, 0, (size_t)a->v_dim * sizeof *w->sum);
+    for (int64_t j = 0; j < n; j++) {
+        const float *v = entry(c, &w->v, span.seq, span.first + (int32_t)j, kv_head, w->buf);
+        for (int32_t i = 0; i < a->v_dim; i++)
+            w->sum[i] += w->score[j] * v[i];
+    }
+    for (int32_t i = 0; i < a->v_dim; i++)
+        y[i] = (float)w->sum[i];
+}
+
+static void ref(const qn_call *c)
+{
+    const qn_attr_attention *a = c->attr;
+    int64_t rows = c->out[0].rows;
+    work w = { 0 };
+    if (c->state) {
+        w.k = store_of(c, false);
+        w.v = store_of(c, true);
+        store_rows(c, &c->in[1], false);
+        store_rows(c, &c->in[2], true);
+    } else { /* offset then says which input holds the rows */
+        w.k = (store){ .offset = 1, .dim = a->k_dim };
+        w.v = (store){ .offset = 2, .dim = a->v_dim };
+    }
+    w.score = qn_alloc_n((size_t)qn_attn_max_span(c, rows), sizeof *w.score);
+    w.sum = qn_alloc_n((size_t)a->v_dim, sizeof *w.sum);
+    w.buf = qn_alloc_n((size_t)a->k_dim + (size_t)a->v_dim, sizeof *w.buf);
+    float *sinks = qn_ref_floats_dup(&c->in[3], a->n_heads);
+    for (int64_t r = 0; r < rows; r++)
+        for (int32_t h = 0; h < a->n_heads; h++)
+            attend(c, &w, r, h, sinks ? &sinks[h] : NULL);
+    qn_free(sinks);
+    qn_free(w.score);
+    qn_free(w.sum);
+    qn_free(w.buf);
+}
+
+static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
+{
+    const qn_node n = *qn_node_at(g, self);
+    qn_val d =
+        QN_ADD(g, &qn_op_attention_grad, n.attr, n.in[0], n.in[1], n.in[2], n.in[3], dout[0]);
+    for (int k = 0; k < n.n_in; k++)
+        if (n.in[k].id)
+            din[k] = qn_out(d, k);
+}
+
+const qn_op qn_op_attention = { .name = "attention",
+                                .attr_size = sizeof(qn_attr_attention),
+                                .min_in = 3,
+                                .max_in = 4,
+                                .n_out = 1,
+                                .infer = infer,
+                                .ref = ref,
+                                .grad = grad };

@@ -1,0 +1,28 @@
+/* sum_rows.c - the sum over all rows: y[w] = sum_r x[r, w], in double. The gradient of what every row adds or
+ * multiplies alike (biases). x [R, W] -> [W]. */
+#include "ops/util.h"
+
+static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
+{
+    (void)n;
+    if (!qn_is_rows(&in[0]))
+        return qn_refuse(why, "x is f32 [R, W]");
+    out[0] = qn_shape1(in[0].dim[1], QN_F32);
+    return true;
+}
+
+static void ref(const qn_call *c)
+{
+    int64_t width = c->in[0].width;
+    const float *x = c->in[0].data;
+    for (int64_t i = 0; i < width; i++) {
+        double sum = 0;
+        for (int64_t r = 0; r < c->in[0].rows; r++)
+            sum += x[r * width + i];
+        ((float *)c->out[0].data)[i] = (float)sum;
+    }
+}
+
+const qn_op qn_op_sum_rows = {
+    .name = "sum_rows", .min_in = 1, .max_in = 1, .n_out = 1, .infer = infer, .ref = ref
+};
