@@ -4,9 +4,9 @@
  * without a kernel, or too small to share, is run by thread 0 alone; between two such nodes there is no
  * barrier, which in decode saves one in three. Values lie where the plan says; they are not cleared between
  * steps. */
-#include "backend/cpu/cpu.h"
-
 #include <string.h>
+
+#include "backend/cpu/cpu.h"
 
 #include "base/mem.h"
 
@@ -70,8 +70,8 @@ static void make_call(const exec *e, int32_t id, qn_call *c)
     const qn_node *n = &e->plan->graph->node[id];
     c->node = n;
     c->attr = n->attr;
-    for (int i = 0; i < n->n_in; i++)
-        c->in[i] = tensor_of(e, n->in[i]);
+    for (int i = 0; i < QN_MAX_IN; i++) /* inputs that were not given read as absent */
+        c->in[i] = i < n->n_in ? tensor_of(e, n->in[i]) : (qn_tensor){ 0 };
     for (int i = 0; i < n->n_out; i++)
         c->out[i] = tensor_of(e, (qn_val){ id + i });
     c->batch = e->batch;
