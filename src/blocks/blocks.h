@@ -1,7 +1,9 @@
 /* blocks.h - the parts that families are built from: attention, MLPs, mixtures of experts, norms.
  *
- * A block looks its weights up by name below the current scope, checks their shapes against the config, and
- * records nodes. Errors are sticky in qn_build: the first cause is kept and later calls do nothing. */
+ * A block looks its weights up by name below the current scope ("model.layers.3" + "self_attn" + "q_proj"),
+ * checks their shapes against what the family says, and records nodes; nothing runs. A bias is used where the
+ * checkpoint has one. Errors are sticky in the graph: the first cause is kept and later calls do nothing, so
+ * families test nothing. Values are [n_tok, width]; 0 or NULL in a struct means the usual thing. */
 #ifndef QN_BLOCKS_BLOCKS_H
 #define QN_BLOCKS_BLOCKS_H
 
@@ -12,52 +14,101 @@
 typedef struct qn_build {
     qn_graph *g;
     qn_checkpoint *ck;
+    const qn_config *c;
+    const qn_weight *embedding; /* of qn_embed, for tied heads */
+    int layer;
     char scope[256]; /* prefix of weight names: "model.layers.3" */
 } qn_build;
 
+/* Names below are relative to this from now on; layer -1 is outside the layers. "" = no prefix. */
 void qn_scope(qn_build *b, int layer, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-typedef struct qn_rope {
-    float theta;
-    int n_rot;              /* 0 = head_dim */
-    bool interleaved;       /* pairs are neighbours */
-    const qn_json *scaling; /* rope_scaling / rope_parameters, NULL = none */
-    int max_pos;
-} qn_rope;
+/* ---- whole-width parts ---- */
+
+/* Rows of the table "<name>.weight" [n_vocab, d_model] for the step's tokens: [n_tok, d_model]. */
+qn_val qn_embed(qn_build *b, const char *name, const qn_config *c);
+/* x w^T (+ bias) with "<name>.weight" [n_out, width of x]. */
+qn_val qn_linear(qn_build *b, const char *name, qn_val x, int64_t n_out);
+qn_val qn_add(qn_build *b, qn_val x, qn_val y);
+qn_val qn_mul(qn_build *b, qn_val x, qn_val y);       /* y [n_tok, width], [width] or [n_tok, 1] */
+qn_val qn_scale(qn_build *b, qn_val x, float factor); /* x itself when factor is 1 */
+qn_val qn_activate(qn_build *b, qn_val x, qn_act act);
+qn_val qn_softcap(qn_build *b, qn_val x, float cap); /* cap tanh(x / cap); x itself for cap 0 */
+
+/* ---- norms ---- */
+
+qn_val qn_rms_norm(qn_build *b, const char *name, qn_val x, float eps);
+/* The same with the stored weight meaning w - 1, unless the file says that 1 was added already. */
+qn_val qn_rms_norm1(qn_build *b, const char *name, qn_val x, float eps);
+/* Weight and bias each as present; neither is a norm without parameters. */
+qn_val qn_layer_norm(qn_build *b, const char *name, qn_val x, float eps);
+
+/* ---- attention ---- */
+
+typedef enum qn_qk_norm {
+    QN_QK_PLAIN,
+    QN_QK_HEAD,  /* RMS norm of every head of q and k, weight [head_dim] */
+    QN_QK_HEAD1, /* the same with a stored weight of w - 1 */
+    QN_QK_FULL   /* RMS norm over all heads together, weight [n_heads * head_dim] */
+} qn_qk_norm;
 
 typedef struct qn_attn {
-    int n_heads, n_kv_heads, head_dim, window;
-    float scale, softcap; /* scale 0 = 1/sqrt(head_dim) */
-    qn_rope rope;
-    bool no_rope;
-    const char *q, *k, *v,
-        *o; /* weight names below the block's; NULL = q_proj, k_proj, v_proj, o_proj */
+    int n_heads, n_kv_heads, head_dim;
+    int window;           /* a row sees the last `window` positions, its own included; 0 = all */
+    float scale, softcap; /* scale 0 = 1 / sqrt(head_dim) */
+    qn_rope rope;         /* n_rot 0 = no positions */
+    qn_qk_norm qk_norm;   /* before rope, unless: */
+    bool norm_after_rope;
+    float norm_eps;
+    const char *q, *k, *v, *o; /* names below the block's; NULL = q_proj, k_proj, v_proj, o_proj */
+    const char *qkv; /* the three in one matrix, in this order; then q, k, v are not read */
+    const char *q_norm, *k_norm; /* NULL = q_norm, k_norm */
 } qn_attn;
+
+/* Grouped-query attention of x with itself and the cache. */
+qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a);
+
+/* Window of layer `layer` by what the config says: layer_types, use_sliding_window with max_window_layers,
+ * sliding_window_pattern, or sliding_window for every layer. 0 = the layer sees everything. */
+int qn_layer_window(qn_build *b, int layer);
+
+/* ---- feed-forward ---- */
 
 typedef struct qn_mlp {
     int d_ff;
     qn_act act;
     const char *gate, *up, *down; /* NULL = gate_proj, up_proj, down_proj */
+    const char *gate_up;          /* gate above up in one matrix; then gate and up are not read */
 } qn_mlp;
+
+qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m); /* act(gate) * up */
+qn_val qn_plain_mlp(qn_build *b, const char *name, qn_val x,
+                    const qn_mlp *m); /* act(up), no gate */
 
 typedef struct qn_moe {
     int n_experts, top_k, d_ff;
     qn_act act;
-    bool renorm;
-    int score; /* QN_ROUTE_* */
-    const char *router, *gate, *up,
-        *down; /* "%d" stands for the expert when they are stored singly */
+    int score;          /* QN_ROUTE_* of the routing op */
+    bool renorm;        /* the chosen experts' weights are divided by their sum */
+    float factor;       /* then multiplied by this; 0 = 1 */
+    const char *router; /* "gate": the matrix [n_experts, width] */
+    /* Names with "%d" for the expert; checkpoints that store stacks are found too. */
+    const char *gate, *up, *down;
 } qn_moe;
 
-qn_val qn_embed(qn_build *b, const char *name, const qn_config *c);
-qn_val qn_rms_norm(qn_build *b, const char *name, qn_val x, float eps);
-qn_val qn_linear(qn_build *b, const char *name, qn_val x,
-                 int64_t n_out); /* bias used when present */
-qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a);
-qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m);
+/* Every row goes through its top_k experts; their outputs are added by weight. */
 qn_val qn_moe_mlp(qn_build *b, const char *name, qn_val x, const qn_moe *m);
-qn_val qn_add(qn_build *b, qn_val x, qn_val y);
-/* Picks the wanted rows, multiplies with the head (the embedding when tied), and makes output "logits". */
+
+/* ---- the end ---- */
+
+/* Picks the wanted rows of x and multiplies with the head "<name>.weight" [n_vocab, d_model]: [n_out, n_vocab].
+ *
+ * Which matrix that is: the embedding when the config ties it (a head in the file is then ignored, as the
+ * reference does), the head when it does not. Where the config is silent the family's habit decides, and a
+ * file without a head has a tied one. Embedding and head may be quantised either way. */
+qn_val qn_head(qn_build *b, const char *name, qn_val x, const qn_config *c);
+void qn_mark_output(qn_build *b, const char *name, qn_val v);
+/* The head's result as output "logits". */
 void qn_logits(qn_build *b, const char *name, qn_val x, const qn_config *c);
 
 #endif

@@ -1,0 +1,153 @@
+/* attention.c - grouped-query attention: projections, norms of q and k, positions, the cache, output.
+ *
+ * Heads stay side by side in the width; the attention op knows them by number. Latent and linear attention are
+ * other blocks. */
+#include "blocks/parts.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The config's rotary keys are honoured where positions are used as it describes them. */
+static void use_rope_keys(qn_build *b)
+{
+    static const char *const keys[] = { "rope_scaling",    "rope_parameters",
+                                        "rope_theta",      "rope_interleaved",
+                                        "rotary_pct",      "partial_rotary_factor",
+                                        "rotary_emb_base", "original_max_position_embeddings" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        qn_config_used(b->c, keys[i]);
+}
+
+/* GGUF files of models with scaled positions store the divisors of the frequencies. NULL when there are none. */
+static const float *stored_factors(qn_build *b, int n)
+{
+    const qn_weight *w = qn_checkpoint_weight(b->ck, "rope_freqs.weight");
+    if (!w || !qn_part_fits_vector(b, w, n))
+        return NULL;
+    float *factors = qn_arena_alloc_n(&b->g->arena, (size_t)n, sizeof *factors);
+    qn_weight_decode_row(w, 0, factors);
+    for (int i = 0; i < n; i++)
+        if (!(factors[i] > 0) || !isfinite(factors[i]))
+            qn_graph_fail(b->g, QN_ERR_FORMAT, "tensor %s: element %d is no divisor", w->name, i);
+    return factors;
+}
+
+static bool rope_attr(qn_build *b, const qn_attn *a, qn_attr_rope *attr)
+{
+    if (qn_failed(b))
+        return false;
+    const float *factors = stored_factors(b, a->rope.n_rot / 2);
+    qn_error err = { 0 };
+    if (!qn_failed(b) &&
+        qn_rope_attr(attr, &b->g->arena, &a->rope, a->head_dim, factors, &err) != QN_OK)
+        qn_graph_fail(b->g, err.code, "%s", err.msg);
+    use_rope_keys(b);
+    return !qn_failed(b);
+}
+
+static qn_val norm_heads(qn_build *b, const char *block, const char *leaf, qn_val x,
+                         const qn_attn *a)
+{
+    qn_attr_norm attr = { .eps = a->norm_eps };
+    if (a->qk_norm != QN_QK_FULL)
+        attr.group = a->head_dim;
+    if (a->qk_norm == QN_QK_HEAD1)
+        attr.offset = qn_part_norm_offset(b);
+    return qn_part_norm(b, block, leaf, x, &attr);
+}
+
+/* Norm and positions of q or k, in the family's order. */
+static qn_val place(qn_build *b, const char *block, const char *norm, qn_val x, const qn_attn *a)
+{
+    bool has_norm = a->qk_norm != QN_QK_PLAIN;
+    if (has_norm && !a->norm_after_rope)
+        x = norm_heads(b, block, norm, x, a);
+    qn_attr_rope attr;
+    if (a->rope.n_rot > 0 && rope_attr(b, a, &attr))
+        x = QN_ADD(b->g, &qn_op_rope, &attr, x);
+    if (has_norm && a->norm_after_rope)
+        x = norm_heads(b, block, norm, x, a);
+    return x;
+}
+
+/* q, k and v of x, from three matrices or from one. */
+static void project(qn_build *b, const char *name, qn_val x, const qn_attn *a, qn_val out[3])
+{
+    int64_t n_q = (int64_t)a->n_heads * a->head_dim, n_kv = (int64_t)a->n_kv_heads * a->head_dim;
+    if (a->qkv) {
+        int64_t total = n_q + 2 * n_kv;
+        out[0] = qn_part_linear_rows(b, name, a->qkv, x, (qn_part_rows){ total, 0, n_q });
+        out[1] = qn_part_linear_rows(b, name, a->qkv, x, (qn_part_rows){ total, n_q, n_kv });
+        out[2] = qn_part_linear_rows(b, name, a->qkv, x, (qn_part_rows){ total, n_q + n_kv, n_kv });
+        return;
+    }
+    const char *q = a->q ? a->q : "q_proj";
+    bool has_bias = false;
+    out[0] = qn_part_linear(b, name, q, x, n_q, &has_bias);
+    qn_part_check_bias(b, "attention_bias", qn_part_name(b, name, q), has_bias);
+    out[1] = qn_part_linear(b, name, a->k ? a->k : "k_proj", x, n_kv, NULL);
+    out[2] = qn_part_linear(b, name, a->v ? a->v : "v_proj", x, n_kv, NULL);
+}
+
+qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a)
+{
+    qn_val qkv[3] = { 0 };
+    project(b, name, x, a, qkv);
+    qn_val q = place(b, name, a->q_norm ? a->q_norm : "q_norm", qkv[0], a);
+    qn_val k = place(b, name, a->k_norm ? a->k_norm : "k_norm", qkv[1], a);
+    if (qn_failed(b))
+        return (qn_val){ 0 };
+    if (a->window > 0 && a->window == b->c->window)
+        qn_config_used(b->c, "sliding_window");
+
+    int kv = qn_graph_kv(b->g, (qn_kv_need){ .n_kv_heads = a->n_kv_heads,
+                                             .k_dim = a->head_dim,
+                                             .v_dim = a->head_dim,
+                                             .window = a->window });
+    qn_attr_attention attr = { .n_heads = a->n_heads,
+                               .n_kv_heads = a->n_kv_heads,
+                               .k_dim = a->head_dim,
+                               .v_dim = a->head_dim,
+                               .scale = a->scale != 0 ? a->scale : 1 / sqrtf((float)a->head_dim),
+                               .softcap = a->softcap,
+                               .window = a->window,
+                               .kv_group = b->g->kv[kv].group,
+                               .kv_slot = b->g->kv[kv].slot };
+    qn_part_enter(b, name, "");
+    qn_val y = QN_ADD(b->g, &qn_op_attention, &attr, q, k, qkv[2]);
+    return qn_part_linear(b, name, a->o ? a->o : "o_proj", y, b->c->d_model, NULL);
+}
+
+/* Kind of a layer in a layer_types list; fails on kinds that are no attention over a window or everything. */
+static int window_by_type(qn_build *b, const qn_json *types, int layer)
+{
+    const qn_json *kind = qn_json_at(types, (size_t)layer);
+    if (qn_json_eq(kind, "full_attention"))
+        return 0;
+    if (qn_json_eq(kind, "sliding_attention") && b->c->window > 0)
+        return b->c->window;
+    qn_graph_fail(b->g, QN_ERR_UNSUPPORTED,
+                  "config: layer_types says \"%s\" for layer %d of %d (sliding_window %d)",
+                  qn_json_str(kind, "nothing"), layer, b->c->n_layers, b->c->window);
+    return 0;
+}
+
+int qn_layer_window(qn_build *b, int layer)
+{
+    const qn_config *c = b->c;
+    bool on = qn_config_bool(c, "use_sliding_window", true);
+    const qn_json *types = qn_config_get(c, "layer_types");
+    int64_t pattern = qn_config_int(c, "sliding_window_pattern", 0);
+    int64_t first = qn_config_int(c, "max_window_layers", 0);
+    qn_config_used(c, "sliding_window");
+    if (types)
+        return window_by_type(b, types, layer);
+    if (!on || c->window == 0)
+        return 0;
+    if (pattern > 0) /* every pattern-th layer sees everything */
+        return (layer + 1) % pattern == 0 ? 0 : c->window;
+    /* Only configs with the switch give the first windowed layer. */
+    if (qn_config_has(c, "use_sliding_window") && layer < first)
+        return 0;
+    return c->window;
+}

@@ -1,0 +1,119 @@
+/* basic.c - embedding, norms, element-wise parts and the head. */
+#include "blocks/parts.h"
+
+#include <string.h>
+
+/* Element-wise nodes belong to the scope itself, not to the part recorded before them. */
+static void back_to_scope(qn_build *b)
+{
+    if (strcmp(b->g->scope_name, b->scope) != 0)
+        qn_graph_scope(b->g, b->layer, b->scope);
+}
+
+qn_val qn_embed(qn_build *b, const char *name, const qn_config *c)
+{
+    const char *full = qn_part_name(b, name, "");
+    const qn_weight *w = qn_part_find(b, full, ".weight");
+    if (!qn_part_fits(b, w, full, 0, c->n_vocab, c->d_model))
+        return (qn_val){ 0 };
+    b->embedding = w;
+    qn_part_enter(b, name, "");
+    qn_shape rows = { .dim = { -QN_SYM_TOK }, .n_dims = 1, .dtype = QN_I32 };
+    qn_val token = qn_graph_input(b->g, "token", rows);
+    return QN_ADD(b->g, &qn_op_embed, NULL, token, qn_graph_weight(b->g, w));
+}
+
+qn_val qn_linear(qn_build *b, const char *name, qn_val x, int64_t n_out)
+{
+    return qn_part_linear(b, name, "", x, n_out, NULL);
+}
+
+qn_val qn_add(qn_build *b, qn_val x, qn_val y)
+{
+    back_to_scope(b);
+    return QN_ADD(b->g, &qn_op_add, NULL, x, y);
+}
+
+qn_val qn_mul(qn_build *b, qn_val x, qn_val y)
+{
+    back_to_scope(b);
+    return QN_ADD(b->g, &qn_op_mul, NULL, x, y);
+}
+
+qn_val qn_scale(qn_build *b, qn_val x, float factor)
+{
+    if (factor == 1)
+        return x;
+    back_to_scope(b);
+    return QN_ADD(b->g, &qn_op_scale, &(qn_attr_scale){ factor }, x);
+}
+
+qn_val qn_activate(qn_build *b, qn_val x, qn_act act)
+{
+    qn_part_use_act(b, act);
+    back_to_scope(b);
+    return QN_ADD(b->g, &qn_op_act, &(qn_attr_act){ (int32_t)act }, x);
+}
+
+qn_val qn_softcap(qn_build *b, qn_val x, float cap)
+{
+    if (cap == 0)
+        return x;
+    return qn_scale(b, qn_activate(b, qn_scale(b, x, 1 / cap), QN_ACT_TANH), cap);
+}
+
+qn_val qn_rms_norm(qn_build *b, const char *name, qn_val x, float eps)
+{
+    return qn_part_norm(b, name, "", x, &(qn_attr_norm){ .eps = eps });
+}
+
+qn_val qn_rms_norm1(qn_build *b, const char *name, qn_val x, float eps)
+{
+    qn_attr_norm attr = { .eps = eps, .offset = qn_part_norm_offset(b) };
+    return qn_part_norm(b, name, "", x, &attr);
+}
+
+qn_val qn_layer_norm(qn_build *b, const char *name, qn_val x, float eps)
+{
+    return qn_part_norm(b, name, "", x, &(qn_attr_norm){ .eps = eps, .center = true });
+}
+
+qn_val qn_head(qn_build *b, const char *name, qn_val x, const qn_config *c)
+{
+    if (qn_failed(b))
+        return (qn_val){ 0 };
+    qn_shape wanted = { .dim = { -QN_SYM_OUT }, .n_dims = 1, .dtype = QN_I32 };
+    qn_val row = qn_graph_input(b->g, "out_row", wanted);
+    back_to_scope(b);
+    x = QN_ADD(b->g, &qn_op_rows, NULL, x, row);
+
+    /* The head's name is whole: it stands beside the model, not within its scope. */
+    const char *tensor = qn_arena_printf(&b->g->arena, "%s.weight", name);
+    qn_config_used(c, "tie_word_embeddings");
+    bool silent = !qn_config_has(c, "tie_word_embeddings");
+    bool has_head = !c->tied && qn_checkpoint_weight(b->ck, tensor);
+    bool tied = c->tied || (silent && !has_head);
+    char scope[sizeof b->scope];
+    memcpy(scope, b->scope, sizeof scope);
+    qn_scope(b, -1, "%s", "");
+    qn_val y = { 0 };
+    if (tied && b->embedding) {
+        qn_checkpoint_ignore(b->ck, tensor);
+        qn_part_enter(b, name, "");
+        y = QN_ADD(b->g, &qn_op_linear, NULL, x, qn_graph_weight(b->g, b->embedding));
+    } else {
+        y = qn_part_linear(b, name, "", x, c->n_vocab, NULL);
+    }
+    qn_scope(b, -1, "%s", scope);
+    return y;
+}
+
+void qn_mark_output(qn_build *b, const char *name, qn_val v)
+{
+    qn_graph_output(b->g, name, v);
+}
+
+void qn_logits(qn_build *b, const char *name, qn_val x, const qn_config *c)
+{
+    qn_mark_output(b, "logits", qn_head(b, name, x, c));
+}

@@ -1,0 +1,56 @@
+/* parts.h - what blocks share and families do not see: finding weights and checking their shapes. */
+#ifndef QN_BLOCKS_PARTS_H
+#define QN_BLOCKS_PARTS_H
+
+#include "blocks/blocks.h"
+
+/* Has anything failed so far? Then weights need not be looked up. */
+static inline bool qn_failed(const qn_build *b)
+{
+    return b->g->err.code != QN_OK;
+}
+
+/* The full name of `leaf` in block `block` ("" = none) of the current scope; lives as long as the graph. */
+const char *qn_part_name(qn_build *b, const char *block, const char *leaf);
+
+/* Nodes that follow are named after this part in dumps. */
+void qn_part_enter(qn_build *b, const char *block, const char *leaf);
+
+/* "<name>.weight" or NULL, marked as used. */
+const qn_weight *qn_part_find(qn_build *b, const char *name, const char *suffix);
+
+/* A matrix [n, k], or a stack [e, n, k] where e > 0: false, with an error naming the tensor, when w is NULL or
+ * shaped otherwise. `name` is for the message of a missing one. */
+bool qn_part_fits(qn_build *b, const qn_weight *w, const char *name, int64_t e, int64_t n,
+                  int64_t k);
+/* The same for a vector [n]. */
+bool qn_part_fits_vector(qn_build *b, const qn_weight *w, int64_t n);
+
+/* Rows [start, start + n) of a matrix or elements of a vector, as a weight of its own. */
+const qn_weight *qn_part_slice(qn_build *b, const qn_weight *w, int64_t start, int64_t n);
+
+/* x w^T + bias for the part's own matrix [n_out, width of x]; *has_bias (may be NULL) says whether one was. */
+qn_val qn_part_linear(qn_build *b, const char *block, const char *leaf, qn_val x, int64_t n_out,
+                      bool *has_bias);
+
+/* Rows [start, start + n_out) of a matrix [total, width of x] that holds several products of x. */
+typedef struct qn_part_rows {
+    int64_t total, start, n_out;
+} qn_part_rows;
+qn_val qn_part_linear_rows(qn_build *b, const char *block, const char *leaf, qn_val x,
+                           qn_part_rows rows);
+
+/* A flag of the config that says whether biases exist must agree with the file. */
+void qn_part_check_bias(qn_build *b, const char *key, const char *part, bool has_bias);
+
+/* The block acts on the config's activation; fails for one that is not known. */
+void qn_part_use_act(qn_build *b, qn_act act);
+
+/* RMS norm of groups of `group` columns (0 = the whole width). */
+qn_val qn_part_norm(qn_build *b, const char *block, const char *leaf, qn_val x,
+                    const qn_attr_norm *attr);
+
+/* 1 when the file's weights of `1 + w` norms hold w, 0 when they hold 1 + w already. */
+float qn_part_norm_offset(const qn_build *b);
+
+#endif
