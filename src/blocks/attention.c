@@ -132,20 +132,22 @@ static int window_by_type(qn_build *b, const qn_json *types, int layer)
     return 0;
 }
 
-int qn_layer_window(qn_build *b, int layer)
+int qn_layer_window(qn_build *b, int layer, int pattern)
 {
     const qn_config *c = b->c;
     bool on = qn_config_bool(c, "use_sliding_window", true);
     const qn_json *types = qn_config_get(c, "layer_types");
-    int64_t pattern = qn_config_int(c, "sliding_window_pattern", 0);
     int64_t first = qn_config_int(c, "max_window_layers", 0);
+    int64_t every = qn_config_int(c, "_sliding_window_pattern", pattern);
+    every = qn_config_int(c, "sliding_window_pattern", every);
     qn_config_used(c, "sliding_window");
+    qn_config_used(c, "sliding_window_size");
     if (types)
         return window_by_type(b, types, layer);
     if (!on || c->window == 0)
         return 0;
-    if (pattern > 0) /* every pattern-th layer sees everything */
-        return (layer + 1) % pattern == 0 ? 0 : c->window;
+    if (every > 0)
+        return (layer + 1) % every == 0 ? 0 : c->window;
     /* Only configs with the switch give the first windowed layer. */
     if (qn_config_has(c, "use_sliding_window") && layer < first)
         return 0;

@@ -23,6 +23,9 @@ typedef struct qn_build {
 /* Names below are relative to this from now on; layer -1 is outside the layers. "" = no prefix. */
 void qn_scope(qn_build *b, int layer, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* Does the checkpoint hold a tensor of this full name? It counts as used from then on. */
+bool qn_has_tensor(qn_build *b, const char *name);
+
 /* ---- whole-width parts ---- */
 
 /* Rows of the table "<name>.weight" [n_vocab, d_model] for the step's tokens: [n_tok, d_model]. */
@@ -68,9 +71,10 @@ typedef struct qn_attn {
 /* Grouped-query attention of x with itself and the cache. */
 qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a);
 
-/* Window of layer `layer` by what the config says: layer_types, use_sliding_window with max_window_layers,
- * sliding_window_pattern, or sliding_window for every layer. 0 = the layer sees everything. */
-int qn_layer_window(qn_build *b, int layer);
+/* Window of layer `layer` by what the config says: layer_types, use_sliding_window with max_window_layers, a
+ * pattern (every pattern-th layer sees everything; `pattern` where the config is silent, 0 = no such layers),
+ * or sliding_window for every layer. 0 = the layer sees everything. */
+int qn_layer_window(qn_build *b, int layer, int pattern);
 
 /* ---- feed-forward ---- */
 

@@ -37,7 +37,7 @@ static const field fields[] = {
     FIELD(d_ff, 0, 1 << 24, false, "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"),
     FIELD(max_pos, 1, INT_MAX, false, "max_position_embeddings", "n_positions", "max_seq_len",
           "max_sequence_length"),
-    FIELD(window, 0, INT_MAX, false, "sliding_window"),
+    FIELD(window, 0, INT_MAX, false, "sliding_window", "sliding_window_size"),
     FIELD(n_experts, 0, 1 << 16, false, "num_local_experts", "num_experts", "n_routed_experts"),
     FIELD(top_k, 0, 1 << 16, false, "num_experts_per_tok", "experts_per_token", "top_k_experts"),
 };

@@ -178,5 +178,11 @@ qn_val qn_part_norm(qn_build *b, const char *block, const char *leaf, qn_val x,
 
 float qn_part_norm_offset(const qn_build *b)
 {
-    return qn_config_bool(b->c, "norm_weights_shifted", false) ? 0 : 1;
+    /* Whoever writes GGUF adds the 1, for every family of this kind. */
+    return strcmp(qn_checkpoint_format(b->ck), "gguf") == 0 ? 0 : 1;
+}
+
+bool qn_has_tensor(qn_build *b, const char *name)
+{
+    return qn_checkpoint_weight(b->ck, name) != NULL;
 }
