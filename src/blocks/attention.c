@@ -2,10 +2,10 @@
  *
  * Heads stay side by side in the width; the attention op knows them by number. Latent and linear attention are
  * other blocks. */
-#include "blocks/parts.h"
-
 #include <math.h>
 #include <string.h>
+
+#include "blocks/parts.h"
 
 /* The config's rotary keys are honoured where positions are used as it describes them. */
 static void use_rope_keys(qn_build *b)

@@ -1,7 +1,7 @@
 /* basic.c - embedding, norms, element-wise parts and the head. */
-#include "blocks/parts.h"
-
 #include <string.h>
+
+#include "blocks/parts.h"
 
 /* Element-wise nodes belong to the scope itself, not to the part recorded before them. */
 static void back_to_scope(qn_build *b)

@@ -3,9 +3,9 @@
  * A key nobody reads is usually harmless (dropout, initialisation, tokens). The table lists, by pattern, the
  * keys that are known to change what a model computes, each with the values that mean "nothing special". The
  * first pattern that fits a key decides, so exceptions stand before the rule they are excepted from. */
-#include "blocks/config.h"
-
 #include <string.h>
+
+#include "blocks/config.h"
 
 /* Which values of a key are neutral. null always is. */
 typedef enum neutral {

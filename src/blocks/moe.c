@@ -4,9 +4,6 @@
  * MLPs beside this block and the family's affair. */
 #include "blocks/parts.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* The stack of one of the three matrices: from single tensors by pattern, or stored as a stack already. */
 static qn_val experts(qn_build *b, const char *block, const char *pattern, const char *stacked,
                       const int64_t dim[3])

@@ -169,7 +169,7 @@ class _Nesting:
             return i + 1
         if self.t[i + 1] == ':' and re.match(r'[A-Za-z_]', t):
             return i + 2
-        if self.t[i + 1] == '(' and re.match(r'[A-Za-z_]', t):
+        if t != 'return' and self.t[i + 1] == '(' and re.match(r'[A-Za-z_]', t):
             after = self._skip_group(i + 1)
             if self.t[after] == '{':  # a macro that hides a loop
                 return self._body(after, depth + 1)

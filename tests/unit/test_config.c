@@ -1,4 +1,4 @@
-/* The config reader: common fields in every spelling, bounds, and the refusal of keys nobody honoured. */
+/* test_config.c - the config reader: common fields in every spelling, bounds, and the refusal of keys nobody honoured. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

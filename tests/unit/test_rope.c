@@ -1,4 +1,4 @@
-/* Rotary frequencies of every scaling kind against transformers (tests/golden/rope.json), and what is refused. */
+/* test_rope.c - rotary frequencies of every scaling kind against transformers (tests/golden/rope.json), and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
