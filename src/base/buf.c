@@ -1,7 +1,9 @@
 /* buf.c - see buf.h. */
 #include "base/buf.h"
 
+#include <assert.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,12 +11,14 @@
 
 void qn_buf_reserve(qn_buf *b, size_t more)
 {
-    size_t need = b->len + more + 1;
+    size_t need;
+    if (!qn_add_size(b->len, more, &need) || !qn_add_size(need, 1, &need))
+        need = SIZE_MAX; /* more than any machine has: the allocation below aborts */
     if (need <= b->cap)
         return;
-    size_t cap = b->cap ? b->cap : 64;
-    while (cap < need)
-        cap *= 2;
+    size_t cap = b->cap ? b->cap * 2 : 64;
+    if (cap < need)
+        cap = need;
     b->data = qn_realloc_n(b->data, cap, 1);
     b->cap = cap;
 }
@@ -44,6 +48,7 @@ void qn_buf_printf(qn_buf *b, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
+    assert(n >= 0); /* our formats are right */
     qn_buf_reserve(b, (size_t)n);
     va_start(ap, fmt);
     vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);

@@ -134,8 +134,11 @@ static int cgroup_cores(void)
 
 int qn_cpu_cores(void)
 {
-    cpu_set_t set;
-    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    cpu_set_t set; /* too small a set for a machine of over 1024 CPUs: then all that are on line */
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                        : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (n < 1)
+        n = 1;
     int limit = cgroup_cores();
     return limit > 0 && limit < n ? limit : n;
 }

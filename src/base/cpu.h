@@ -1,7 +1,8 @@
 /* cpu.h - what this processor can do, read once (CPUID, XCR0, and the kernel's AMX tile permission).
  *
- * A level includes all below it: ref < avx2 (AVX2, FMA, F16C, BMI2) < avxvnni < avx512 (F BW DQ VL VNNI)
- * < bf16 < amx. QUERN_CPU=<level> forces a lower one. Call qn_cpu_init() before threads start. */
+ * A level includes those below it: ref < avx2 (AVX2, FMA, F16C, BMI2) < avxvnni < avx512 (F BW DQ VL VNNI)
+ * < bf16 < amx; only avxvnni may be missing below avx512, so ask for flags and not for a level.
+ * QUERN_CPU=<level> forces a lower one. Call qn_cpu_init() before threads start. */
 #ifndef QN_BASE_CPU_H
 #define QN_BASE_CPU_H
 

@@ -5,7 +5,7 @@
 #include "quern.h"
 
 /* Writes the message into `err` (NULL is fine) and returns `code`, so that a check reads
- * `return qn_fail(err, QN_ERR_FORMAT, "%s: ...", path)`. Newlines become spaces. */
+ * `return qn_fail(err, QN_ERR_FORMAT, "%s: ...", path)`. Control characters become spaces. */
 int qn_fail(qn_error *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Puts "context: " in front of the message already in `err`; returns err->code (or `code` for NULL). */

@@ -12,7 +12,7 @@
 int qn_map_open(qn_map *m, const char *path, qn_error *err)
 {
     *m = (qn_map){ "", 0 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not stop us here */
     if (fd < 0)
         return qn_fail(err, errno == ENOENT ? QN_ERR_NOT_FOUND : QN_ERR_IO, "%s: %s", path,
                        strerror(errno));
@@ -78,17 +78,20 @@ int qn_make_dirs(const char *path, qn_error *err)
 {
     char *p = qn_strdup(path);
     int rc = QN_OK;
-    for (char *s = p + 1; rc == QN_OK; s++) {
-        char c = *s;
+    /* Each prefix that ends before a slash or at the end, but for the root's empty one. */
+    for (size_t i = *p == '/'; *p && rc == QN_OK; i++) {
+        char c = p[i];
         if (c != '/' && c != '\0')
             continue;
-        *s = '\0';
+        p[i] = '\0';
         if (mkdir(p, 0777) != 0 && errno != EEXIST)
             rc = qn_fail(err, QN_ERR_IO, "%s: %s", p, strerror(errno));
-        *s = c;
+        p[i] = c;
         if (c == '\0')
             break;
     }
+    if (rc == QN_OK && !qn_is_dir(p))
+        rc = qn_fail(err, QN_ERR_IO, "%s: not a folder", path);
     qn_free(p);
     return rc;
 }
@@ -108,27 +111,30 @@ bool qn_is_safe_name(const char *name, size_t n)
     return true;
 }
 
-static int write_all(int fd, const char *p, size_t n)
+static bool write_all(int fd, const char *p, size_t n)
 {
     while (n > 0) {
         ssize_t k = write(fd, p, n);
         if (k < 0 && errno == EINTR)
             continue;
+        if (k == 0)
+            errno = EIO; /* a device that takes nothing and says nothing */
         if (k <= 0)
-            return -1;
+            return false;
         p += k;
         n -= (size_t)k;
     }
-    return fsync(fd);
+    return fsync(fd) == 0;
 }
 
 int qn_write_file(const char *path, const void *data, size_t n, qn_error *err)
 {
     qn_arena a = { 0 };
-    char *tmp = qn_arena_printf(&a, "%s.tmp-%ld", path, (long)getpid());
-    int rc = QN_OK;
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool ok = fd >= 0 && write_all(fd, data, n) == 0;
+    /* One name per thread; what a crashed process left under it, or a link laid there, goes first. */
+    char *tmp = qn_arena_printf(&a, "%s.tmp-%ld", path, (long)gettid());
+    unlink(tmp);
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    bool ok = fd >= 0 && write_all(fd, data, n);
     int cause = errno;
     if (fd >= 0)
         close(fd);
@@ -136,11 +142,8 @@ int qn_write_file(const char *path, const void *data, size_t n, qn_error *err)
         cause = errno;
         ok = false;
     }
-    if (!ok) {
-        rc = qn_fail(err, QN_ERR_IO, "%s: %s", path, strerror(cause));
-        if (fd >= 0)
-            unlink(tmp);
-    }
+    if (!ok && fd >= 0)
+        unlink(tmp);
     qn_arena_free(&a);
-    return rc;
+    return ok ? QN_OK : qn_fail(err, QN_ERR_IO, "%s: %s", path, strerror(cause));
 }

@@ -20,5 +20,8 @@ void qn_log(int level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = ' '; /* names out of files may hold what a terminal obeys */
     fprintf(stderr, "quern: %s%s\n", level == QN_LOG_WARN ? "warning: " : "", line);
 }

@@ -1,6 +1,7 @@
 /* mem.c - see mem.h. Blocks of an arena double up to 1 MiB; a larger request gets a block of its own. */
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -141,6 +142,7 @@ char *qn_arena_printf(qn_arena *a, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
+    assert(n >= 0); /* our formats are right */
     char *d = qn_arena_alloc(a, (size_t)n + 1);
     va_start(ap, fmt);
     vsnprintf(d, (size_t)n + 1, fmt, ap);

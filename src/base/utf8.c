@@ -2,6 +2,7 @@
 #include "base/utf8.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 /* Number of bytes a lead byte announces and the bounds of the byte after it; 0 for no lead byte. */
 static int lead(unsigned char c, unsigned char *lo, unsigned char *hi)
@@ -95,10 +96,22 @@ size_t qn_utf8_partial(const char *s, size_t n)
     return 0;
 }
 
+/* Text is mostly ASCII, so eight bytes are worth a look at once. */
+static bool is_ascii8(const char *p)
+{
+    uint64_t word;
+    memcpy(&word, p, 8);
+    return (word & 0x8080808080808080u) == 0;
+}
+
 size_t qn_utf8_valid(const char *s, size_t n)
 {
     size_t i = 0;
     while (i < n) {
+        while (n - i >= 8 && is_ascii8(s + i))
+            i += 8;
+        if (i == n)
+            break;
         uint32_t cp;
         int len = qn_utf8_decode(s + i, n - i, &cp);
         if (cp == UINT32_MAX)
