@@ -7,3 +7,10 @@ if(PYTHON3)
   set_tests_properties(style/rules style/format style/selftest PROPERTIES LABELS style
     SKIP_RETURN_CODE 77 TIMEOUT 60)
 endif()
+
+find_program(BASH bash)
+if(BASH AND NOT QUERN_SANITIZE)
+  add_test(NAME install/tree COMMAND ${BASH} ${CMAKE_SOURCE_DIR}/tests/install/run ${CMAKE_COMMAND}
+    ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR} ${CMAKE_C_COMPILER})
+  set_tests_properties(install/tree PROPERTIES LABELS install SKIP_RETURN_CODE 77 TIMEOUT 300)
+endif()
