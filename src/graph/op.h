@@ -24,6 +24,8 @@ typedef struct qn_call {
     int ith, nth;          /* this thread, of how many */
     void (*sync)(const struct qn_call *); /* barrier of the nth threads */
     void *pool;
+    const void
+        *kernels; /* the backend's tables of kernels, for its own kernels; references ignore it */
 } qn_call;
 
 typedef struct qn_op {

@@ -9,6 +9,7 @@
 #define QN_KERNELS_KERNEL_H
 
 #include "base/pool.h"
+#include "kernels/matmul/matmul.h"
 #include "ops/ops.h"
 
 typedef struct qn_kernel {
@@ -26,12 +27,25 @@ typedef struct qn_kernel {
 typedef struct qn_kernels {
     qn_kernel kernel[QN_MAX_KERNELS];
     int n;
-    struct qn_matmul_kernels *matmul; /* also packs weights; NULL at the reference level */
+    qn_matmul_kernels matmul; /* also for those who repack weights */
 } qn_kernels;
 
 /* Fills the table for a mask of QN_CPU_*. Without a level there are no kernels: references run. */
 void qn_kernels_init(qn_kernels *t, unsigned cpu);
 const qn_kernel *qn_kernels_find(const qn_kernels *t, const qn_op *op);
+
+/* A vector (norm weight, bias) as floats: where it lies, or decoded into buf. */
+static inline const float *qn_tensor_vector(const qn_tensor *t, float *buf)
+{
+    if (t->data || !t->weight)
+        return t->data;
+    if (t->packed)
+        return t->packed;
+    if (t->weight->layout == QN_F32)
+        return t->weight->data;
+    qn_weight_decode_row(t->weight, 0, buf);
+    return buf;
+}
 
 /* The part [*lo, *hi) of n items that this thread does; parts start at multiples of `grain`. */
 static inline void qn_call_part(const qn_call *c, int64_t n, int64_t grain, int64_t *lo,

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-
 #include "base/mem.h"
 
 typedef struct exec {
@@ -79,6 +78,7 @@ static void make_call(const exec *e, int32_t id, qn_call *c)
     c->exact = e->cpu->opt.exact;
     c->scratch = e->cpu->scratch;
     c->pool = e->cpu->pool;
+    c->kernels = &e->cpu->kernels;
 }
 
 /* True when the node is left to thread 0. */
