@@ -98,8 +98,7 @@ INLINE void dot_avx2(const int form, const uint8_t *p, const uint8_t *const *x, 
 /* One compiled tile for each form. */
 #define TILES(X)                                                                                   \
     X(Q4_0)                                                                                        \
-    X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(MXFP4) X(AFFINE4)          \
-        X(AFFINE8)
+    X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(MXFP4) X(AFFINE4) X(AFFINE8)
 #define X(form)                                                                                    \
     static void tile_##form(const qn_tile *t)                                                      \
     {                                                                                              \
