@@ -1,0 +1,261 @@
+/* checkpoint.c - the list of a checkpoint's weights: opening, looking up, stacking, accounting. */
+#include <string.h>
+
+#include "base/file.h"
+#include "formats/checkpoint_internal.h"
+
+typedef struct stack {
+    struct stack *next;
+    const char *pattern;
+    qn_weight weight;
+} stack;
+
+void qn_checkpoint_add(qn_checkpoint *c, const qn_weight *w)
+{
+    QN_GROW(c->weight, c->n_weights, c->cap_weights);
+    c->weight[c->n_weights++] = *w;
+}
+
+void *qn_checkpoint_memory(qn_checkpoint *c, size_t bytes)
+{
+    void *p = qn_try_alloc(bytes);
+    if (p) {
+        QN_GROW(c->copy, c->n_copies, c->cap_copies);
+        c->copy[c->n_copies++] = p;
+    }
+    return p;
+}
+
+const void *qn_checkpoint_aligned(qn_checkpoint *c, const void *data, size_t bytes, size_t align)
+{
+    if ((uintptr_t)data % align == 0)
+        return data;
+    void *p = qn_checkpoint_memory(c, bytes);
+    return p ? memcpy(p, data, bytes) : NULL;
+}
+
+static int index_weights(qn_checkpoint *c, qn_error *err)
+{
+    const char **names = qn_alloc_n(c->n_weights, sizeof *names);
+    for (size_t i = 0; i < c->n_weights; i++)
+        names[i] = c->weight[i].name;
+    const char *twice = qn_name_index_build(&c->names, names, c->n_weights);
+    qn_free(names);
+    c->used = qn_alloc_n(c->n_weights, sizeof *c->used);
+    /* Two spellings of one name (a text model and the same inside a larger one) came together. */
+    return twice ? qn_fail(err, QN_ERR_FORMAT, "%s: two tensors are both '%.100s'", c->path, twice)
+                 : QN_OK;
+}
+
+int qn_checkpoint_open(qn_checkpoint **out, const char *path, qn_error *err)
+{
+    *out = NULL;
+    qn_checkpoint *c = qn_alloc(sizeof *c);
+    c->path = qn_arena_strdup(&c->arena, path);
+    int rc = qn_is_dir(path) ? qn_checkpoint_fill_folder(c, err) : qn_checkpoint_fill_gguf(c, err);
+    if (rc == QN_OK)
+        rc = index_weights(c, err);
+    if (rc != QN_OK) {
+        qn_checkpoint_close(c);
+        return rc;
+    }
+    *out = c;
+    return QN_OK;
+}
+
+void qn_checkpoint_close(qn_checkpoint *c)
+{
+    if (!c)
+        return;
+    qn_st_close(c->st);
+    qn_gguf_close(c->gguf);
+    for (size_t i = 0; i < c->n_copies; i++)
+        qn_free(c->copy[i]);
+    qn_free(c->copy);
+    qn_free(c->weight);
+    qn_free(c->used);
+    qn_name_index_free(&c->names);
+    qn_arena_free(&c->arena);
+    qn_free(c);
+}
+
+const qn_json *qn_checkpoint_config(const qn_checkpoint *c)
+{
+    return c->config;
+}
+
+const qn_json *qn_checkpoint_generation(const qn_checkpoint *c)
+{
+    return c->generation;
+}
+
+const qn_gguf *qn_checkpoint_gguf(const qn_checkpoint *c)
+{
+    return c->gguf;
+}
+
+const char *qn_checkpoint_path(const qn_checkpoint *c)
+{
+    return c->path;
+}
+
+const char *qn_checkpoint_format(const qn_checkpoint *c)
+{
+    return c->format;
+}
+
+const qn_weight *qn_checkpoint_weight(qn_checkpoint *c, const char *name)
+{
+    int64_t i = qn_name_index_find(&c->names, name);
+    if (i < 0)
+        return NULL;
+    c->used[i] = true;
+    return &c->weight[i];
+}
+
+void qn_checkpoint_ignore(qn_checkpoint *c, const char *name)
+{
+    int64_t i = qn_name_index_find(&c->names, name);
+    if (i >= 0)
+        c->used[i] = true;
+}
+
+size_t qn_checkpoint_count(const qn_checkpoint *c)
+{
+    return c->n_weights;
+}
+
+const qn_weight *qn_checkpoint_at(const qn_checkpoint *c, size_t i)
+{
+    return i < c->n_weights ? &c->weight[i] : NULL;
+}
+
+/* Buffers that some savers wrote along with the weights and that are computed or unused at run time. */
+static bool never_needed(const char *name)
+{
+    static const char *const suffixes[] = {
+        "rotary_emb.inv_freq", ".position_ids", ".num_batches_tracked", ".input_max", ".input_min",
+        ".output_max",         ".output_min",   ".input_scale",         ".k_scale",   ".v_scale"
+    };
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+        if (qn_ends_with(name, suffixes[i]))
+            return true;
+    return false;
+}
+
+const char *qn_checkpoint_unused(const qn_checkpoint *c)
+{
+    for (size_t i = 0; i < c->n_weights; i++)
+        if (!c->used[i] && !never_needed(c->weight[i].name))
+            return c->weight[i].name;
+    return NULL;
+}
+
+/* `pattern` with its "%d" replaced. Done by hand: it is data, not a format string. */
+static char *expert_name(qn_arena *a, const char *pattern, int e)
+{
+    const char *at = strstr(pattern, "%d");
+    if (!at)
+        return qn_arena_strdup(a, pattern);
+    return qn_arena_printf(a, "%.*s%d%s", (int)(at - pattern), pattern, e, at + 2);
+}
+
+static bool same_kind(const qn_weight *a, const qn_weight *b)
+{
+    return a->layout == b->layout && a->n_dims == 2 && b->n_dims == 2 && a->dim[0] == b->dim[0] &&
+           a->dim[1] == b->dim[1] && a->scale_layout == b->scale_layout && a->bits == b->bits &&
+           a->group == b->group && a->block_rows == b->block_rows &&
+           a->global_scale == b->global_scale && !a->scales == !b->scales &&
+           !a->biases == !b->biases;
+}
+
+static size_t data_bytes(const qn_weight *w)
+{
+    return (size_t)qn_weight_rows(w) * qn_weight_row_bytes(w);
+}
+
+/* Bytes of the scales (and as many of the biases). */
+static size_t scale_bytes(const qn_weight *w)
+{
+    size_t rest = qn_weight_bytes(w) - data_bytes(w);
+    return w->biases ? rest / 2 : rest;
+}
+
+/* Whether expert e of a stack that began with `first` already lies where a stack would have it. */
+static bool in_place(const qn_weight *first, const qn_weight *w, size_t e)
+{
+    size_t data = data_bytes(first), scales = scale_bytes(first);
+    return (const char *)w->data == (const char *)first->data + e * data &&
+           (!w->scales || (const char *)w->scales == (const char *)first->scales + e * scales) &&
+           (!w->biases || (const char *)w->biases == (const char *)first->biases + e * scales);
+}
+
+/* Copies one part of all experts into memory of one piece; NULL when there is none. */
+static const void *gather(qn_checkpoint *c, const qn_weight *const *w, int n, size_t bytes,
+                          size_t part)
+{
+    char *p = qn_checkpoint_memory(c, bytes * (size_t)n);
+    for (int e = 0; p && e < n; e++)
+        memcpy(p + (size_t)e * bytes, *(const void *const *)((const char *)w[e] + part), bytes);
+    return p;
+}
+
+static int join(qn_checkpoint *c, const qn_weight *const *w, int n, qn_weight *out, qn_error *err)
+{
+    bool view = true;
+    for (int e = 1; e < n; e++) {
+        if (!same_kind(w[0], w[e]))
+            return qn_fail(err, QN_ERR_FORMAT,
+                           "%s: tensors '%.100s' and '%.100s' differ in shape or layout", c->path,
+                           w[0]->name, w[e]->name);
+        view = view && in_place(w[0], w[e], (size_t)e);
+    }
+    *out = *w[0];
+    out->n_dims = 3;
+    out->dim[2] = w[0]->dim[1];
+    out->dim[1] = w[0]->dim[0];
+    out->dim[0] = n;
+    if (view)
+        return QN_OK;
+    size_t scales = scale_bytes(w[0]), total;
+    if (!qn_mul_size(data_bytes(w[0]) + 2 * scales, (size_t)n, &total))
+        return qn_fail(err, QN_ERR_FORMAT, "%s: tensor '%.100s': the stack's size overflows",
+                       c->path, w[0]->name);
+    out->data = gather(c, w, n, data_bytes(w[0]), offsetof(qn_weight, data));
+    if (w[0]->scales)
+        out->scales = gather(c, w, n, scales, offsetof(qn_weight, scales));
+    if (w[0]->biases)
+        out->biases = gather(c, w, n, scales, offsetof(qn_weight, biases));
+    if (!out->data || (w[0]->scales && !out->scales) || (w[0]->biases && !out->biases))
+        return qn_fail(err, QN_ERR_MEMORY, "%s: no memory to stack '%.100s': %zu bytes", c->path,
+                       w[0]->name, total);
+    return QN_OK;
+}
+
+const qn_weight *qn_checkpoint_stack(qn_checkpoint *c, const char *pattern, int n, qn_error *err)
+{
+    for (stack *s = c->stacks; s; s = s->next)
+        if (strcmp(s->pattern, pattern) == 0)
+            return &s->weight;
+    if (n <= 0 || qn_name_index_find(&c->names, expert_name(&c->arena, pattern, 0)) < 0)
+        return NULL;
+    const qn_weight **w = qn_alloc_n((size_t)n, sizeof *w);
+    int rc = QN_OK;
+    for (int e = 0; e < n && rc == QN_OK; e++) {
+        const char *name = expert_name(&c->arena, pattern, e);
+        w[e] = qn_checkpoint_weight(c, name);
+        if (!w[e])
+            rc = qn_fail(err, QN_ERR_FORMAT, "%s: tensor '%.100s' is missing", c->path, name);
+    }
+    stack *s = qn_arena_alloc(&c->arena, sizeof *s);
+    if (rc == QN_OK)
+        rc = join(c, w, n, &s->weight, err);
+    qn_free(w);
+    if (rc != QN_OK)
+        return NULL;
+    s->pattern = qn_arena_strdup(&c->arena, pattern);
+    s->weight.name = s->pattern;
+    s->next = c->stacks;
+    c->stacks = s;
+    return &s->weight;
+}
