@@ -138,7 +138,8 @@ class Check:
                 self.fail('layer', s.path, line, 'examples see the installed header only')
 
     def layer_of_include(self, s, line, name, layer):
-        if name == 'quern.h' or SEES_ALL.match(s.path) or name.startswith(layer + '/') and name.endswith('.def'):
+        own_list = name.startswith(layer + '/') and name.endswith(('.def', '.inc'))
+        if name == 'quern.h' or SEES_ALL.match(s.path) or own_list:
             return
         if '/' not in name or 'src/' + name not in self.sources:
             self.fail('layer', s.path, line, f'"{name}" is no file; write "folder/file.h" below src/')
