@@ -22,6 +22,7 @@ struct qn_model {
     qn_graph plain; /* as the family built it */
     qn_graph graph; /* after the backend's fusions */
     qn_backend *backend;
+    bool exact; /* the backend computes in f32; set by whoever loads, for the cache it opens */
     struct qn_tokenizer *tokenizer; /* NULL when there is none */
     struct qn_template *chat;       /* NULL when there is none */
     int32_t eos[16];

@@ -10,12 +10,15 @@
 typedef struct qn_rewrite {
     const qn_graph *from;
     qn_graph *to;
-    qn_val *map;     /* [from->n_nodes] new value of each old one; {0} = not yet written */
-    int32_t *n_uses; /* [from->n_nodes] how many nodes and outputs of `from` read each value */
+    qn_val *map; /* [from->n_nodes] new value of each old one; {0} = not yet written */
+    int32_t
+        *n_uses; /* [from->n_nodes] how many needed nodes and outputs of `from` read each value */
+    int32_t first_new; /* the driver's: nodes of `to` from here on were made for the current node */
 } qn_rewrite;
 
 /* The new value of old v, writing it (and what it needs) first where that has not been done. */
 qn_val qn_rewrite_val(qn_rewrite *rw, qn_val v);
+/* From now on `new_val` stands for `old`, and has its name. */
 void qn_rewrite_set(qn_rewrite *rw, qn_val old, qn_val new_val);
 
 typedef struct qn_fuse_rule {

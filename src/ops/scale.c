@@ -13,10 +13,14 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
 static void ref(const qn_call *c)
 {
     float factor = ((const qn_attr_scale *)c->attr)->factor;
-    const float *x = c->in[0].data;
+    int64_t n = c->out[0].rows * c->out[0].width;
+    /* A constant may stand here too: the gradient that a backward pass starts from. */
+    float *constant = c->in[0].weight ? qn_ref_floats_dup(&c->in[0], n) : NULL;
+    const float *x = constant ? constant : c->in[0].data;
     float *y = c->out[0].data;
-    for (int64_t i = 0; i < c->out[0].rows * c->out[0].width; i++)
+    for (int64_t i = 0; i < n; i++)
         y[i] = x[i] * factor;
+    qn_free(constant);
 }
 
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)

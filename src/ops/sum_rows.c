@@ -23,6 +23,18 @@ static void ref(const qn_call *c)
     }
 }
 
-const qn_op qn_op_sum_rows = {
-    .name = "sum_rows", .min_in = 1, .max_in = 1, .n_out = 1, .infer = infer, .ref = ref
-};
+/* Every row gets dout: a row added to zeros of x's shape. */
+static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
+{
+    qn_val x = qn_node_at(g, self)->in[0];
+    qn_val zeros = QN_ADD(g, &qn_op_scale, &(qn_attr_scale){ 0 }, x);
+    din[0] = QN_ADD(g, &qn_op_add, NULL, zeros, dout[0]);
+}
+
+const qn_op qn_op_sum_rows = { .name = "sum_rows",
+                               .min_in = 1,
+                               .max_in = 1,
+                               .n_out = 1,
+                               .infer = infer,
+                               .ref = ref,
+                               .grad = grad };
