@@ -4,6 +4,12 @@
 #include <assert.h>
 
 #include "base/cpu.h"
+#include "kernels/attention/attention.h"
+#include "kernels/rows/rows.h"
+
+/* Elements that one thread does in about the time of a barrier: copies and sums, and activations. */
+#define SOLO     4096
+#define SOLO_ACT 512
 
 static void add(qn_kernels *t, qn_kernel k)
 {
@@ -17,8 +23,21 @@ void qn_kernels_init(qn_kernels *t, unsigned cpu)
     if (!(cpu & QN_CPU_AVX2))
         return;
     qn_matmul_init(&t->matmul, cpu);
-    add(t, (qn_kernel){ .op = &qn_op_linear, .run = qn_linear_run, .scratch = qn_linear_scratch });
-    add(t, (qn_kernel){ .op = &qn_op_linears, .run = qn_linear_run, .scratch = qn_linear_scratch });
+    add(t, (qn_kernel){ &qn_op_linear, qn_linear_run, qn_linear_scratch, 0 });
+    add(t, (qn_kernel){ &qn_op_linears, qn_linear_run, qn_linear_scratch, 0 });
+    add(t, (qn_kernel){ &qn_op_attention, qn_attention_run_avx2, qn_attention_scratch, 0 });
+    add(t, (qn_kernel){ &qn_op_embed, qn_embed_run, NULL, SOLO });
+    add(t, (qn_kernel){ &qn_op_rows, qn_rows_run, NULL, SOLO });
+    add(t, (qn_kernel){ &qn_op_split, qn_split_run, NULL, SOLO });
+    add(t, (qn_kernel){ &qn_op_add, qn_add_run_avx2, qn_vector_scratch, SOLO });
+    add(t, (qn_kernel){ &qn_op_mul, qn_mul_run_avx2, qn_vector_scratch, SOLO });
+    add(t, (qn_kernel){ &qn_op_scale, qn_scale_run_avx2, NULL, SOLO });
+    add(t, (qn_kernel){ &qn_op_expert_sum, qn_expert_sum_run_avx2, NULL, SOLO });
+    add(t, (qn_kernel){ &qn_op_act, qn_act_run_avx2, NULL, SOLO_ACT });
+    add(t, (qn_kernel){ &qn_op_glu, qn_glu_run_avx2, NULL, SOLO_ACT });
+    add(t, (qn_kernel){ &qn_op_norm, qn_norm_run_avx2, qn_norm_scratch, SOLO });
+    add(t, (qn_kernel){ &qn_op_add_norm, qn_add_norm_run_avx2, qn_norm_scratch, SOLO });
+    add(t, (qn_kernel){ &qn_op_rope, qn_rope_run_avx2, qn_rope_scratch, SOLO });
 }
 
 const qn_kernel *qn_kernels_find(const qn_kernels *t, const qn_op *op)
