@@ -11,15 +11,18 @@
 #define SOLO     4096
 #define SOLO_ACT 512
 
+#if defined(__x86_64__)
 static void add(qn_kernels *t, qn_kernel k)
 {
     assert(t->n < QN_MAX_KERNELS);
     t->kernel[t->n++] = k;
 }
+#endif
 
 void qn_kernels_init(qn_kernels *t, unsigned cpu)
 {
     *t = (qn_kernels){ 0 };
+#if defined(__x86_64__)
     if (!(cpu & QN_CPU_AVX2))
         return;
     qn_matmul_init(&t->matmul, cpu);
@@ -38,6 +41,9 @@ void qn_kernels_init(qn_kernels *t, unsigned cpu)
     add(t, (qn_kernel){ &qn_op_norm, qn_norm_run_avx2, qn_norm_scratch, SOLO });
     add(t, (qn_kernel){ &qn_op_add_norm, qn_add_norm_run_avx2, qn_norm_scratch, SOLO });
     add(t, (qn_kernel){ &qn_op_rope, qn_rope_run_avx2, qn_rope_scratch, SOLO });
+#else
+    (void)cpu;
+#endif
 }
 
 const qn_kernel *qn_kernels_find(const qn_kernels *t, const qn_op *op)

@@ -67,7 +67,8 @@ INLINE __m256 exp_ymm(__m256 x)
         _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(e, half), bias), 23));
     __m256 y = _mm256_mul_ps(_mm256_mul_ps(p, f1), f2);
     y = _mm256_andnot_ps(_mm256_cmp_ps(x, lowest, _CMP_LT_OQ), y);
-    y = _mm256_blendv_ps(y, _mm256_set1_ps(__builtin_inff()), _mm256_cmp_ps(x, highest, _CMP_GT_OQ));
+    y = _mm256_blendv_ps(y, _mm256_set1_ps(__builtin_inff()),
+                         _mm256_cmp_ps(x, highest, _CMP_GT_OQ));
     return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 

@@ -273,8 +273,7 @@ int qn_cpu_prepare(qn_backend *be, const qn_graph *g, qn_error *err)
         p->dst = at;
         if (p->plan.panel_bytes) {
             qn_pool_run(cpu->pool, pack_thread, p);
-            give_back(&maps, p->w->data,
-                      qn_weight_row_bytes(p->w) * (size_t)qn_weight_rows(p->w));
+            give_back(&maps, p->w->data, qn_weight_row_bytes(p->w) * (size_t)qn_weight_rows(p->w));
         } else {
             qn_weight_decode_row(p->w, 0, (float *)(void *)at);
         }

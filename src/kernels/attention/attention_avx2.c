@@ -18,9 +18,10 @@
 #include "kernels/math_ymm.h"
 #include "ops/util.h"
 
-#define TILE       32
-#define SPLIT      256
-#define UNIT_QUERIES 96 /* query rows times heads of a unit: their state stays in the second-level cache */
+#define TILE  32
+#define SPLIT 256
+#define UNIT_QUERIES                                                                               \
+    96 /* query rows times heads of a unit: their state stays in the second-level cache */
 
 /* Running softmax of one query: maximum, sum, weighted values. */
 typedef struct state {
@@ -33,10 +34,10 @@ typedef struct job {
     const qn_attr_attention *a;
     kv_store k, v;
     const float *sinks;
-    int32_t k_pad, v_pad, group; /* query heads a key head has */
+    int32_t k_pad, v_pad, group;  /* query heads a key head has */
     int32_t block_rows, n_blocks; /* rows a block; blocks of all sequences */
-    int32_t unit_heads;          /* query heads a unit has: group, or 1 */
-    int32_t n_splits;            /* 0: a unit does all its splits */
+    int32_t unit_heads;           /* query heads a unit has: group, or 1 */
+    int32_t n_splits;             /* 0: a unit does all its splits */
     size_t state_bytes, thread_bytes;
     uint8_t *parts; /* [n_tok][n_heads][n_splits] states, when split */
     /* this thread's */
@@ -47,7 +48,7 @@ typedef struct job {
 /* A block of rows [row, row + n) and heads [head, head + n_heads) of key head kv_head. */
 typedef struct unit {
     int32_t seq, row, n_rows, kv_head, head, n_heads;
-    int32_t split; /* the only one, or -1 */
+    int32_t split;       /* the only one, or -1 */
     int32_t first, last; /* keys that any row sees */
     int32_t end;         /* keys there are */
 } unit;
@@ -95,9 +96,9 @@ static void make_job(const qn_call *c, job *j)
             j->n_splits = 0;
     }
     int32_t queries = j->block_rows * j->unit_heads;
-    j->thread_bytes = 2 * (size_t)queries * j->state_bytes + 64 +
-                      ((size_t)(queries + TILE) * (size_t)j->k_pad + TILE * (size_t)j->v_pad) *
-                          sizeof(float);
+    j->thread_bytes =
+        2 * (size_t)queries * j->state_bytes + 64 +
+        ((size_t)(queries + TILE) * (size_t)j->k_pad + TILE * (size_t)j->v_pad) * sizeof(float);
     j->thread_bytes = (j->thread_bytes + 63) / 64 * 64;
 }
 
@@ -200,10 +201,9 @@ static void get_floats(uint8_t layout, const uint8_t *at, float *x, int32_t n)
     }
     for (; i + 8 <= n; i += 8) {
         __m128i raw = _mm_loadu_si128((const void *)(half + i));
-        __m256 wide =
-            layout == QN_F16
-                ? _mm256_cvtph_ps(raw)
-                : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(raw), 16));
+        __m256 wide = layout == QN_F16
+                          ? _mm256_cvtph_ps(raw)
+                          : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(raw), 16));
         _mm256_storeu_ps(x + i, wide);
     }
     for (; i < n; i++)
@@ -283,10 +283,11 @@ static float weigh(const qn_attr_attention *a, float *score, int32_t lo, int32_t
         t[i] = _mm256_mul_ps(_mm256_loadu_ps(score + 8 * i), scale);
         if (a->softcap > 0) { /* cap * tanh(t / cap), tanh u = 2 sigmoid(2 u) - 1 */
             __m256 u = sigmoid_ymm(_mm256_mul_ps(t[i], _mm256_set1_ps(2.0F / a->softcap)));
-            t[i] = _mm256_fmsub_ps(u, _mm256_set1_ps(2.0F * a->softcap),
-                                   _mm256_set1_ps(a->softcap));
+            t[i] =
+                _mm256_fmsub_ps(u, _mm256_set1_ps(2.0F * a->softcap), _mm256_set1_ps(a->softcap));
         }
-        __m256i seen = _mm256_and_si256(_mm256_cmpgt_epi32(key, low), _mm256_cmpgt_epi32(high, key));
+        __m256i seen =
+            _mm256_and_si256(_mm256_cmpgt_epi32(key, low), _mm256_cmpgt_epi32(high, key));
         t[i] = _mm256_blendv_ps(none, t[i], _mm256_castsi256_ps(seen));
         most = _mm256_max_ps(most, t[i]);
     }
@@ -432,7 +433,8 @@ static void do_unit(job *j, const unit *u)
     if (u->split >= 0) { /* parts of all splits are merged later */
         do_split(j, u, u->split);
         for (int32_t i = 0; i < n; i++) {
-            int64_t query = (int64_t)(u->row + i / u->n_heads) * j->a->n_heads + u->head + i % u->n_heads;
+            int64_t query =
+                (int64_t)(u->row + i / u->n_heads) * j->a->n_heads + u->head + i % u->n_heads;
             memcpy(state_at(j, j->parts, query * j->n_splits + u->split), state_at(j, j->part, i),
                    j->state_bytes);
         }

@@ -42,8 +42,7 @@ void qn_split_run(const qn_call *c)
     int64_t lo, hi;
     qn_call_part(c, c->out[0].rows, 1, &lo, &hi);
     for (int64_t r = lo; r < hi; r++)
-        memcpy(y + r * a->width, x + r * c->in[0].width + a->start,
-               (size_t)a->width * sizeof *y);
+        memcpy(y + r * a->width, x + r * c->in[0].width + a->start, (size_t)a->width * sizeof *y);
 }
 
 size_t qn_vector_scratch(const qn_call *c)
