@@ -271,12 +271,19 @@ INLINE void dot_tile(const float *q, const float *tile, int32_t pad, float *scor
     }
 }
 
-/* Turns scores into weights: p = exp(t - max); keys outside [lo, hi] weigh nothing. Returns how much what
- * was summed before shrinks. */
-static float weigh(const qn_attr_attention *a, float *score, int32_t lo, int32_t hi, state *s)
+/* How a query weighs the keys of a tile, and by how much what it had before shrinks. */
+typedef struct weights {
+    float p[TILE];
+    int32_t lo, hi; /* keys it sees */
+    float shrink;
+} weights;
+
+/* Turns scores into weights: p = exp(t - max), for keys outside [lo, hi] nothing. */
+static void weigh(const qn_attr_attention *a, const float *score, weights *w, state *s)
 {
     const __m256 none = _mm256_set1_ps(-INFINITY), scale = _mm256_set1_ps(a->scale);
-    const __m256i low = _mm256_set1_epi32(lo - 1), high = _mm256_set1_epi32(hi + 1);
+    const __m256i low = _mm256_set1_epi32(w->lo - 1);
+    const __m256i high = _mm256_set1_epi32(w->hi + 1);
     __m256 t[TILE / 8], most = none;
     __m256i key = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     for (int i = 0; i < TILE / 8; i++, key = _mm256_add_epi32(key, _mm256_set1_epi32(8))) {
@@ -295,41 +302,38 @@ static float weigh(const qn_attr_attention *a, float *score, int32_t lo, int32_t
     __m256 sum = _mm256_setzero_ps();
     for (int i = 0; i < TILE / 8; i++) {
         __m256 p = exp_ymm(_mm256_sub_ps(t[i], _mm256_set1_ps(max)));
-        _mm256_storeu_ps(score + 8 * i, p);
+        _mm256_storeu_ps(w->p + 8 * i, p);
         sum = _mm256_add_ps(sum, p);
     }
-    float shrink = _mm256_cvtss_f32(exp_ymm(_mm256_set1_ps(s->max - max)));
-    s->sum = s->sum * shrink + sum_lanes(sum);
+    w->shrink = _mm256_cvtss_f32(exp_ymm(_mm256_set1_ps(s->max - max)));
+    s->sum = s->sum * w->shrink + sum_lanes(sum);
     s->max = max;
-    return shrink;
 }
 
-/* acc[0 .. 8 n) = acc * shrink + sum over keys [lo, hi] of weight * value, keys ascending. */
-INLINE void add_values(float *acc, const float *v, int32_t pad, const float *weight, int32_t lo,
-                       int32_t hi, float shrink, const int n)
+/* acc[0 .. 8 n) = acc * shrink + sum over keys of weight * value, keys ascending. */
+INLINE void add_values(float *acc, const float *v, int32_t pad, const weights *w, const int n)
 {
     __m256 sum[8];
     for (int i = 0; i < n; i++)
-        sum[i] = _mm256_mul_ps(_mm256_loadu_ps(acc + 8 * i), _mm256_set1_ps(shrink));
-    for (int32_t key = lo; key <= hi; key++) {
-        __m256 w = _mm256_broadcast_ss(weight + key);
+        sum[i] = _mm256_mul_ps(_mm256_loadu_ps(acc + 8 * i), _mm256_set1_ps(w->shrink));
+    for (int32_t key = w->lo; key <= w->hi; key++) {
+        __m256 p = _mm256_broadcast_ss(w->p + key);
         for (int i = 0; i < n; i++)
-            sum[i] = _mm256_fmadd_ps(w, _mm256_loadu_ps(v + key * pad + 8 * i), sum[i]);
+            sum[i] = _mm256_fmadd_ps(p, _mm256_loadu_ps(v + key * pad + 8 * i), sum[i]);
     }
     for (int i = 0; i < n; i++)
         _mm256_storeu_ps(acc + 8 * i, sum[i]);
 }
 
-static void tile_values(const job *j, state *s, const float *weight, int32_t lo, int32_t hi,
-                        float shrink)
+static void tile_values(const job *j, state *s, const weights *w)
 {
     int32_t d = 0, pad = j->v_pad;
     for (; d + 64 <= pad; d += 64)
-        add_values(s->acc + d, j->v_tile + d, pad, weight, lo, hi, shrink, 8);
+        add_values(s->acc + d, j->v_tile + d, pad, w, 8);
     for (; d + 32 <= pad; d += 32)
-        add_values(s->acc + d, j->v_tile + d, pad, weight, lo, hi, shrink, 4);
+        add_values(s->acc + d, j->v_tile + d, pad, w, 4);
     for (; d < pad; d += 8)
-        add_values(s->acc + d, j->v_tile + d, pad, weight, lo, hi, shrink, 1);
+        add_values(s->acc + d, j->v_tile + d, pad, w, 1);
 }
 
 static void clear_state(const job *j, state *s)
@@ -403,14 +407,14 @@ static void do_tile(const job *j, const unit *u, int32_t at)
             dot_tile(q, j->k_tile, j->k_pad, score[0], 1);
         for (int32_t k = 0; k <= both; k++) {
             qn_attn_span span = qn_attn_row_span(j->c, u->row + (i + k) / u->n_heads);
-            int32_t lo = span.first > at ? span.first - at : 0;
-            int32_t hi = span.last < at + TILE ? span.last - at : TILE - 1;
-            hi = hi < u->end - at ? hi : u->end - at - 1;
-            if (lo > hi)
+            int32_t last = span.last < u->end ? span.last : u->end - 1;
+            weights w = { .lo = span.first > at ? span.first - at : 0,
+                          .hi = last < at + TILE ? last - at : TILE - 1 };
+            if (w.lo > w.hi)
                 continue;
             state *s = state_at(j, j->part, i + k);
-            float shrink = weigh(j->a, score[k], lo, hi, s);
-            tile_values(j, s, score[k], lo, hi, shrink);
+            weigh(j->a, score[k], &w, s);
+            tile_values(j, s, &w);
         }
     }
 }
