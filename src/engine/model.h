@@ -5,9 +5,11 @@
 #include "backend/backend.h"
 #include "families/family.h"
 
+#define QN_MAX_EOS 16
+
 typedef struct qn_load_options {
     qn_backend_options backend;
-    bool no_tokenizer; /* kit checkpoints have none */
+    bool no_tokenizer; /* neither tokenizer nor template are looked for */
 } qn_load_options;
 
 struct qn_tokenizer;
@@ -25,14 +27,24 @@ struct qn_model {
     bool exact; /* the backend computes in f32; set by whoever loads, for the cache it opens */
     struct qn_tokenizer *tokenizer; /* NULL when there is none */
     struct qn_template *chat;       /* NULL when there is none */
-    int32_t eos[16];
+    int32_t eos[QN_MAX_EOS];        /* ids that end an answer, each once */
     int n_eos;
 };
 
 typedef struct qn_model qn_model;
 
-/* Opens folder or .gguf, finds the family, builds, fuses and prepares. *out is NULL on failure. */
+/* Opens folder or .gguf, finds the family, builds, fuses and prepares. A checkpoint without a tokenizer loads;
+ * one whose tokenizer is broken does not. *out is NULL on failure, and err names file and field. */
 int qn_model_load(qn_model **out, const char *path, const qn_load_options *opt, qn_error *err);
 void qn_model_unload(qn_model *m); /* NULL is fine */
+
+/* Opens the tokenizer and the chat template of the checkpoint and collects the ids that end an answer; part of
+ * loading, in model_text.c. */
+int qn_model_load_text(qn_model *m, bool no_tokenizer, qn_error *err);
+void qn_model_unload_text(qn_model *m);
+
+/* What `quern show` prints, as JSON: sizes, layouts, tokenizer, template, memory by context length. The string
+ * is the caller's. */
+char *qn_model_describe(const qn_model *m);
 
 #endif
