@@ -97,6 +97,10 @@ typedef struct qn_model_info {
 /* Never fails; strings are borrowed from the model. */
 QN_API void qn_model_get_info(const qn_model *m, qn_model_info *info);
 
+/* JSON about a model, as `quern show` prints it: sizes, positions, layouts, tokenizer, template, and the memory
+ * that contexts of several lengths need. */
+QN_API char *qn_model_describe_dup(const qn_model *m);
+
 enum {
     QN_TOKENIZE_SPECIAL = 1, /* add what the tokenizer puts around a text (a start token) */
     QN_TOKENIZE_MARKUP = 2   /* control tokens written in the text become those tokens */

@@ -43,8 +43,4 @@ void qn_model_unload(qn_model *m); /* NULL is fine */
 int qn_model_load_text(qn_model *m, bool no_tokenizer, qn_error *err);
 void qn_model_unload_text(qn_model *m);
 
-/* What `quern show` prints, as JSON: sizes, layouts, tokenizer, template, memory by context length. The string
- * is the caller's. */
-char *qn_model_describe(const qn_model *m);
-
 #endif
