@@ -78,6 +78,12 @@ qn_val qn_layer_norm(qn_build *b, const char *name, qn_val x, float eps)
     return qn_part_norm(b, name, "", x, &(qn_attr_norm){ .eps = eps, .center = true });
 }
 
+qn_val qn_layer_norm1(qn_build *b, const char *name, qn_val x, float eps)
+{
+    qn_attr_norm attr = { .eps = eps, .center = true, .offset = qn_part_norm_offset(b) };
+    return qn_part_norm(b, name, "", x, &attr);
+}
+
 qn_val qn_head(qn_build *b, const char *name, qn_val x, const qn_config *c)
 {
     if (qn_failed(b))

@@ -45,6 +45,8 @@ qn_val qn_rms_norm(qn_build *b, const char *name, qn_val x, float eps);
 qn_val qn_rms_norm1(qn_build *b, const char *name, qn_val x, float eps);
 /* Weight and bias each as present; neither is a norm without parameters. */
 qn_val qn_layer_norm(qn_build *b, const char *name, qn_val x, float eps);
+/* Its weight stored less one, as in qn_rms_norm1. */
+qn_val qn_layer_norm1(qn_build *b, const char *name, qn_val x, float eps);
 
 /* ---- attention ---- */
 

@@ -1,6 +1,7 @@
 /* gemma.c - Gemma 1, 2 and 3 (text). Norm weights are stored less one, the embedding is scaled by sqrt(width), the
  * gate is tanh-GELU. Gemma 2 norms each half before and after, alternates windows and caps scores and logits;
  * Gemma 3 norms q and k instead of capping and gives windowed layers rotary positions of their own. */
+
 #include <math.h>
 #include <string.h>
 

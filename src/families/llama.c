@@ -1,5 +1,6 @@
-/* llama.c - Llama 1-3, Mistral, Ministral, Mixtral: a pre-norm decoder with grouped-query attention and rotary
- * positions. Mistral adds a window, Mixtral changes only the feed-forward, so they live here too. */
+/* llama.c - Llama 1-3, Mistral, Mixtral: a pre-norm decoder with grouped-query attention and rotary positions.
+ * Mistral adds a window, Mixtral changes only the feed-forward, so they live here too; so do models that are
+ * Llamas under another name, with biases or windows as their configs say. */
 #include "families/family.h"
 
 static void build(qn_build *b, const qn_config *c)
@@ -39,7 +40,8 @@ static void build(qn_build *b, const qn_config *c)
 
 const qn_family qn_family_llama = {
     .name = "llama",
-    .model_types = (const char *const[]){ "llama", "mistral", "ministral", "mixtral", NULL },
-    .about = "Llama 1-3, Mistral, Ministral, SmolLM 1-2; Mixtral with a mixture of experts",
+    .model_types = (const char *const[]){ "llama", "mistral", "ministral", "mixtral", "seed_oss",
+                                          "cwm", "internlm3", NULL },
+    .about = "Llama 1-3, Mistral, Ministral, SmolLM 1-2, Seed-OSS, CWM, InternLM 3; Mixtral",
     .build = build,
 };
