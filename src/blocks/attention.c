@@ -138,12 +138,15 @@ int qn_layer_window(qn_build *b, int layer, int pattern)
     bool on = qn_config_bool(c, "use_sliding_window", true);
     const qn_json *types = qn_config_get(c, "layer_types");
     int64_t first = qn_config_int(c, "max_window_layers", 0);
-    int64_t every = qn_config_int(c, "_sliding_window_pattern", pattern);
-    every = qn_config_int(c, "sliding_window_pattern", every);
     qn_config_used(c, "sliding_window");
     qn_config_used(c, "sliding_window_size");
-    if (types)
+    if (types) { /* the patterns say the same less exactly, some of them in letters */
+        qn_config_used(c, "sliding_window_pattern");
+        qn_config_used(c, "_sliding_window_pattern");
         return window_by_type(b, types, layer);
+    }
+    int64_t every = qn_config_int(c, "_sliding_window_pattern", pattern);
+    every = qn_config_int(c, "sliding_window_pattern", every);
     if (!on || c->window == 0)
         return 0;
     if (every > 0)

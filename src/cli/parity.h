@@ -19,6 +19,7 @@ typedef struct qn_parity_case {
     qn_ints prompt, greedy;
     const qn_json *margins; /* reference's top-1 minus top-2 at each greedy step */
     double logits_std;
+    double logits_spread; /* of a GGUF case: largest minus smallest */
     double bf16_over_std; /* 0 = not said */
     bool is_gguf, has_router;
     qn_st *expected;

@@ -124,9 +124,12 @@ static bool is_known(qn_parity_case *c, const char *path, qn_parity_result *r)
         qn_parity_say(r, QN_PARITY_SKIP, "%s", err.msg);
         return false;
     }
-    static const char *const routers[] = { "num_experts", "num_local_experts", "n_routed_experts" };
-    for (size_t i = 0; i < sizeof routers / sizeof *routers; i++)
-        c->has_router |= qn_json_int(qn_json_get(text ? text : j, routers[i]), 0) > 0;
+    static const char *const towers[] = { "vision_config", "audio_config" };
+    for (size_t i = 0; i < sizeof towers / sizeof *towers; i++)
+        if (qn_json_is(qn_json_get(j, towers[i]), QN_JSON_OBJECT)) {
+            qn_parity_say(r, QN_PARITY_SKIP, "%s: not a model of text alone", towers[i]);
+            return false;
+        }
     return true;
 }
 
@@ -154,18 +157,22 @@ static bool open_folder(qn_parity_case *c, const char *path, qn_parity_result *r
            make_checkpoint(c, path, r);
 }
 
-/* Standard deviation of the golden logits, for cases that do not say it. */
-static double std_of(const qn_st_tensor *t)
+/* Standard deviation and spread of the golden logits, which GGUF cases do not say. */
+static void measure(qn_parity_case *c, const qn_st_tensor *t)
 {
     size_t n = t->bytes / sizeof(float);
-    double sum = 0, squares = 0;
+    double sum = 0, squares = 0, low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < n; i++) {
         float x;
         memcpy(&x, (const char *)t->data + i * sizeof x, sizeof x);
         sum += x;
         squares += (double)x * x;
+        low = fmin(low, x);
+        high = fmax(high, x);
     }
-    return n ? sqrt(fmax(squares / (double)n - sum / (double)n * (sum / (double)n), 0)) : 0;
+    double mean = n ? sum / (double)n : 0;
+    c->logits_std = n ? sqrt(fmax(squares / (double)n - mean * mean, 0)) : 0;
+    c->logits_spread = n ? high - low : 0;
 }
 
 /* X.gguf has X.expected.safetensors beside it, and the rest in gguf_cases.json. */
@@ -181,7 +188,7 @@ static bool open_gguf(qn_parity_case *c, const char *path, qn_parity_result *r)
     j = qn_json_get(j, base);
     c->greedy = ints_of(&c->arena, qn_json_get(j, "greedy"));
     c->margins = qn_json_get(j, "margins");
-    c->logits_std = std_of(qn_st_find(c->expected, "logits_last8"));
+    measure(c, qn_st_find(c->expected, "logits_last8"));
     c->model = path;
     c->is_gguf = true;
     const qn_st_tensor *ids = qn_st_find(c->expected, "input_ids");

@@ -1,5 +1,6 @@
 /* parity_feed.c - feeds the same tokens in one piece, in chunks, token by token, and in company, and demands the
  * same bits each time. */
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/parity.h"
@@ -22,8 +23,8 @@ static stream stream_of(qn_runner *run, const qn_ints *t, int32_t rope_len)
 /* One step with up to chunk[i] rows of stream i. False with r filled when it fails. */
 static bool step(qn_runner *run, stream *s, const int32_t *chunk, int n, qn_parity_result *r)
 {
-    qn_rows rows[3];
-    stream *who[3];
+    qn_rows rows[3] = { 0 };
+    stream *who[3] = { 0 };
     int n_rows = 0;
     for (int i = 0; i < n; i++) {
         int32_t left = s[i].n - s[i].fed;

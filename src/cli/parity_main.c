@@ -46,10 +46,12 @@ static qn_parity_result run_case(const char *path, const qn_parity_options *opt,
         qn_model *m = NULL;
         qn_load_options load = { .backend = { .n_threads = opt->n_threads, .exact = opt->exact },
                                  .no_tokenizer = true };
-        if (qn_model_load(&m, c->model, &load, &err) == QN_OK)
+        if (qn_model_load(&m, c->model, &load, &err) == QN_OK) {
+            c->has_router = m->config.n_experts > 0;
             run_model(c, m, opt->exact, &r);
-        else
+        } else {
             qn_parity_say(&r, QN_PARITY_FAIL, "%s", err.msg);
+        }
         qn_model_unload(m);
     }
     return r;

@@ -58,6 +58,7 @@ int qn_model_load(qn_model **out, const char *path, const qn_load_options *opt, 
         opt = &defaults;
     qn_model *m = qn_alloc(sizeof *m);
     m->path = qn_strdup(path);
+    m->exact = opt->backend.exact;
     int rc = qn_checkpoint_open(&m->ck, path, err);
     if (rc == QN_OK) {
         rc = read_config(m, err);

@@ -10,9 +10,6 @@ static void build(qn_build *b, const qn_config *c)
                      .qk_norm = QN_QK_HEAD,
                      .norm_eps = c->norm_eps };
     const qn_mlp mlp = { .d_ff = c->d_ff, .act = c->act };
-    /* "LLLG" names local and global layers; layer_types says the same layer by layer. */
-    if (qn_config_has(c, "layer_types"))
-        qn_config_used(c, "sliding_window_pattern");
 
     qn_scope(b, -1, "model");
     qn_val x = qn_embed(b, "embed_tokens", c);

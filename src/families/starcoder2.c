@@ -8,6 +8,9 @@ static void build(qn_build *b, const qn_config *c)
     };
     const qn_mlp mlp = { .d_ff = c->d_ff, .act = c->act, .up = "c_fc", .down = "c_proj" };
 
+    /* Biases are used as the file has them. */
+    qn_config_bool(c, "use_bias", true);
+
     qn_scope(b, -1, "model");
     qn_val x = qn_embed(b, "embed_tokens", c);
     for (int i = 0; i < c->n_layers; i++) {

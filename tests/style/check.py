@@ -39,7 +39,7 @@ LAYERS = {name: set(below.split()) for name, below in {
     'server': 'base',
     'cli': 'base server',
 }.items()}
-SEES_ALL = re.compile(r'src/cli/(cmd_diff|cmd_bench|parity_\w+)\.c$')
+SEES_ALL = re.compile(r'src/cli/((cmd_diff|cmd_bench|parity_\w+)\.c|parity\.h)$')
 LEVEL_SUFFIX = re.compile(r'_(avx2|avxvnni|avx512|bf16|amx|neon|dotprod|i8mm)\.c$')
 
 
