@@ -24,7 +24,7 @@ struct qn_model {
     qn_graph plain; /* as the family built it */
     qn_graph graph; /* after the backend's fusions */
     qn_backend *backend;
-    bool exact; /* the backend computes in f32, so the cache is to be f32 too */
+    bool exact;                     /* the backend computes in f32, so the cache is to be f32 too */
     struct qn_tokenizer *tokenizer; /* NULL when there is none */
     struct qn_template *chat;       /* NULL when there is none */
     int32_t eos[QN_MAX_EOS];        /* ids that end an answer, each once */
