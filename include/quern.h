@@ -119,6 +119,21 @@ QN_API char *qn_detokenize_dup(const qn_model *m, const int32_t *ids, size_t n, 
  * template. A refusal by the template itself is QN_ERR_RAISED. */
 QN_API char *qn_render_dup(const qn_model *m, const char *chat, qn_error *err);
 
+/* ---- chat templates alone: no weights are read ---- */
+
+typedef struct qn_template qn_template;
+
+/* The template of a model folder or .gguf file, or a file of Jinja source (.jinja). On failure *out is NULL;
+ * QN_ERR_NOT_FOUND: the model has none. */
+QN_API int qn_template_load(qn_template **out, const char *path, qn_error *err);
+QN_API void qn_template_close(qn_template *t); /* NULL is fine */
+
+/* Renders the request chat[0..n), JSON as for qn_render_dup, to the JSON object {"text": ...} or, when that
+ * fails, {"error": ...} with the whole message; never NULL. `now` ("2026-07-15T10:20:30", NULL = the clock)
+ * is what the template's strftime_now sees. Any number of threads may render one template. */
+QN_API char *qn_template_json_dup(const qn_template *t, const char *chat, size_t n, const char *now,
+                                  qn_error *err);
+
 /* ---- engines: one thread that runs any number of requests on one model ---- */
 
 typedef struct qn_engine qn_engine;

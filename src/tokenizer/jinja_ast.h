@@ -85,18 +85,18 @@ typedef enum qn_jkind {
     /* statements */
     QN_JN_OUTPUT,
     QN_JN_DATA,
-    QN_JN_IF,    /* a, items; more = IF nodes of elif; rest = else */
-    QN_JN_FOR,   /* a in b if c: items; rest = else */
-    QN_JN_SET,   /* a = b */
-    QN_JN_SETBLOCK, /* a, filter b, items */
-    QN_JN_MACRO, /* name, more = parameters, rest = defaults, items */
-    QN_JN_CALLBLOCK, /* a = the call; else as MACRO */
-    QN_JN_GENERATION, /* items; scopes like a call block */
+    QN_JN_IF,          /* a, items; more = IF nodes of elif; rest = else */
+    QN_JN_FOR,         /* a in b if c: items; rest = else */
+    QN_JN_SET,         /* a = b */
+    QN_JN_SETBLOCK,    /* a, filter b, items */
+    QN_JN_MACRO,       /* name, more = parameters, rest = defaults, items */
+    QN_JN_CALLBLOCK,   /* a = the call; else as MACRO */
+    QN_JN_GENERATION,  /* items; scopes like a call block */
     QN_JN_FILTERBLOCK, /* a, items */
-    QN_JN_WITH,  /* more = targets, rest = values, items */
-    QN_JN_AUTOESCAPE, /* a, items */
-    QN_JN_BLOCK, /* name, items */
-    QN_JN_LOADER, /* include, extends, import: a; more = names bound */
+    QN_JN_WITH,        /* more = targets, rest = values, items */
+    QN_JN_AUTOESCAPE,  /* a, items */
+    QN_JN_BLOCK,       /* name, items */
+    QN_JN_LOADER,      /* include, extends, import: a; more = names bound */
     QN_JN_BREAK,
     QN_JN_CONTINUE,
     QN_JN_BODY, /* items; the whole template */
@@ -117,7 +117,12 @@ typedef struct qn_jref {
     uint16_t slot;
 } qn_jref;
 
-typedef enum qn_jload_kind { QN_JL_PARAM, QN_JL_RESOLVE, QN_JL_ALIAS, QN_JL_UNDEFINED } qn_jload_kind;
+typedef enum qn_jload_kind {
+    QN_JL_PARAM,
+    QN_JL_RESOLVE,
+    QN_JL_ALIAS,
+    QN_JL_UNDEFINED
+} qn_jload_kind;
 
 typedef struct qn_jload { /* how one variable of a frame gets its value when the frame is entered */
     uint8_t kind;
@@ -135,8 +140,8 @@ typedef struct qn_jframe {
 
 struct qn_jnode {
     uint8_t kind, op, ctx;
-    bool flag;   /* FOR: recursive; BLOCK: required; CALL in a call block */
-    bool flag2;  /* FOR: the body looks at `loop`; BLOCK: scoped; SET: at the top level */
+    bool flag;  /* FOR: recursive; BLOCK: required; CALL in a call block */
+    bool flag2; /* FOR: the body looks at `loop`; BLOCK: scoped; SET: at the top level */
     uint16_t depth;
     int line;
     qn_jval name, value;
@@ -178,10 +183,10 @@ const qn_jtoken *qn_jadvance(qn_jparser *p); /* gives the token left behind */
 const char *qn_jtoken_text(qn_jparser *p, const qn_jtoken *t);
 
 qn_jnode *qn_jparse_expression(qn_jparser *p, bool with_cond);
-#define QN_JTUPLE_NO_COND    1
-#define QN_JTUPLE_PARENS     2
-#define QN_JTUPLE_SIMPLE     4 /* names and literals only */
-#define QN_JTUPLE_NAMESPACE  8 /* ns.attr may stand there */
+#define QN_JTUPLE_NO_COND   1
+#define QN_JTUPLE_PARENS    2
+#define QN_JTUPLE_SIMPLE    4 /* names and literals only */
+#define QN_JTUPLE_NAMESPACE 8 /* ns.attr may stand there */
 qn_jnode *qn_jparse_tuple(qn_jparser *p, int flags, const char *end_name);
 qn_jnode *qn_jparse_primary(qn_jparser *p, bool with_namespace);
 qn_jnode *qn_jparse_filter_chain(qn_jparser *p, qn_jnode *node, bool start_inline);

@@ -179,16 +179,22 @@ METHOD(conjugate)
 }
 
 static const qn_jbuiltin int_methods[] = {
-    { "bit_length", m_bit_length, "", 0 },      { "conjugate", m_conjugate, "", 0 },
-    { "bit_count", m_refused, NULL, 0 },        { "to_bytes", m_refused, NULL, 0 },
-    { "from_bytes", m_refused, NULL, 0 },       { "as_integer_ratio", m_refused, NULL, 0 },
+    { "bit_length", m_bit_length, "", 0 },
+    { "conjugate", m_conjugate, "", 0 },
+    { "bit_count", m_refused, NULL, 0 },
+    { "to_bytes", m_refused, NULL, 0 },
+    { "from_bytes", m_refused, NULL, 0 },
+    { "as_integer_ratio", m_refused, NULL, 0 },
     { 0 },
 };
 
 static const qn_jbuiltin float_methods[] = {
-    { "is_integer", m_is_integer, "", 0 }, { "conjugate", m_conjugate, "", 0 },
-    { "hex", m_refused, NULL, 0 },         { "fromhex", m_refused, NULL, 0 },
-    { "as_integer_ratio", m_refused, NULL, 0 }, { 0 },
+    { "is_integer", m_is_integer, "", 0 },
+    { "conjugate", m_conjugate, "", 0 },
+    { "hex", m_refused, NULL, 0 },
+    { "fromhex", m_refused, NULL, 0 },
+    { "as_integer_ratio", m_refused, NULL, 0 },
+    { 0 },
 };
 
 static bool number_attr(qn_jrun *r, qn_jval self, const qn_jstr *name, qn_jval *out)
@@ -328,8 +334,8 @@ static bool is_unsafe(qn_jval obj, const qn_jstr *name)
 {
     static const char *const list_words[] = { "append", "clear",  "pop",    "reverse", "insert",
                                               "sort",   "extend", "remove", NULL };
-    static const char *const dict_words[] = { "clear", "pop", "popitem", "setdefault", "update",
-                                              NULL };
+    static const char *const dict_words[] = { "clear",      "pop",    "popitem",
+                                              "setdefault", "update", NULL };
     if (name->n >= 2 && name->p[0] == '_' && name->p[1] == '_')
         return true;
     return (obj.type == QN_J_LIST && in_words(name, list_words)) ||

@@ -141,7 +141,8 @@ static void fill_dict(qn_jrun *r, qn_jdict *d, const char *what, const qn_jargs 
         while (it && qn_jiter_next(r, it, &pair)) {
             qn_jval p = qn_jto_list(r, pair, QN_J_LIST);
             if (qn_jok(r) && p.l->n != 2)
-                qn_jfail(r, "dictionary update sequence element has length %zu; 2 is required", p.l->n);
+                qn_jfail(r, "dictionary update sequence element has length %zu; 2 is required",
+                         p.l->n);
             if (qn_jok(r))
                 qn_jdict_set(r, d, p.l->v[0], p.l->v[1]);
         }
@@ -166,8 +167,9 @@ static qn_jval g_namespace(qn_jrun *r, qn_jval self, const qn_jval *a, const qn_
     d.type = QN_J_NAMESPACE;
     for (size_t i = 0; i < d.m->n; i++)
         if (d.m->v[i].key.type == QN_J_STR && d.m->v[i].key.s->n && d.m->v[i].key.s->p[0] == '_')
-            return qn_jfail(r, "Chat templates cannot store underscore-prefixed attributes on a"
-                               " namespace, but got %s. Please rename the attribute.",
+            return qn_jfail(r,
+                            "Chat templates cannot store underscore-prefixed attributes on a"
+                            " namespace, but got %s. Please rename the attribute.",
                             qn_jshort(r, d.m->v[i].key));
     return d;
 }

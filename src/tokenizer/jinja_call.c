@@ -77,8 +77,10 @@ static void bind_kwargs(qn_jeval *e, const qn_jmacro *m, const keywords *k)
     if (wanted(m->node->frame->kwargs))
         *qn_jslot(e, m->node->frame->kwargs) = rest;
     else if (rest.m->n && qn_jstr_is(rest.m->v[0].key.s, "caller"))
-        qn_jfail(e->r, "macro %s was invoked with two values for the special caller argument."
-                       " This is most likely a bug.", macro_name(e->r, m));
+        qn_jfail(e->r,
+                 "macro %s was invoked with two values for the special caller argument."
+                 " This is most likely a bug.",
+                 macro_name(e->r, m));
     else if (rest.m->n)
         qn_jfail(e->r, "macro %s takes no keyword argument %s", macro_name(e->r, m),
                  qn_jshort(e->r, rest.m->v[0].key));
@@ -89,7 +91,8 @@ static void bind_varargs(qn_jeval *e, const qn_jmacro *m, const qn_jargs *args)
     size_t count = m->node->more.n;
     if (!wanted(m->node->frame->varargs)) {
         if (args->n > count)
-            qn_jfail(e->r, "macro %s takes not more than %zu argument(s)", macro_name(e->r, m), count);
+            qn_jfail(e->r, "macro %s takes not more than %zu argument(s)", macro_name(e->r, m),
+                     count);
         return;
     }
     qn_jval rest = qn_jlist_new(e->r, QN_J_TUPLE);

@@ -45,8 +45,9 @@ static void assign_namespace(qn_jeval *e, const qn_jnode *target, qn_jval v)
     if (ns.type != QN_J_NAMESPACE)
         qn_jfail(e->r, "cannot assign attribute on non-namespace object");
     else if (target->value.s->n && target->value.s->p[0] == '_')
-        qn_jfail(e->r, "Chat templates cannot store underscore-prefixed attributes on a namespace,"
-                       " but got %s. Please rename the attribute.",
+        qn_jfail(e->r,
+                 "Chat templates cannot store underscore-prefixed attributes on a namespace,"
+                 " but got %s. Please rename the attribute.",
                  qn_jshort(e->r, target->value));
     else
         qn_jdict_set(e->r, ns.m, target->value, v);
@@ -227,8 +228,10 @@ static qn_jval eval_cond(qn_jeval *e, const qn_jnode *n)
         return qn_jeval_expr(e, n->b);
     if (n->c)
         return qn_jeval_expr(e, n->c);
-    return qn_jundef_hint(e->r, "the inline if-expression on line %d evaluated to false and no else"
-                                " section was defined.", n->line);
+    return qn_jundef_hint(e->r,
+                          "the inline if-expression on line %d evaluated to false and no else"
+                          " section was defined.",
+                          n->line);
 }
 
 /* `and` and `or` give one of their operands. */

@@ -197,7 +197,8 @@ FILTER(round)
     if (!qn_jis_number(self))
         return qn_jfail(r, "type %s doesn't define __round__ method", qn_jtype_name(self));
     if (!ceiling && !floor_it)
-        return qn_jis_int(self) ? round_int(r, qn_jas_int(self), digits) : round_float(self.d, digits);
+        return qn_jis_int(self) ? round_int(r, qn_jas_int(self), digits)
+                                : round_float(self.d, digits);
     double scale = pow(10, (double)digits), x = qn_jas_float(self) * scale;
     if (!isfinite(x))
         return qn_jfail(r, "cannot convert float to integer");
@@ -207,7 +208,8 @@ FILTER(round)
 FILTER(random)
 {
     (void)a, (void)raw, (void)self;
-    return qn_jfail(r, "the filter 'random' is not supported: a rendering must not depend on chance");
+    return qn_jfail(r,
+                    "the filter 'random' is not supported: a rendering must not depend on chance");
 }
 
 FILTER(urlize)

@@ -4,7 +4,8 @@
 
 #include "tokenizer/jinja_value.h"
 
-#define QN_JFILTER(name) qn_jval name(qn_jrun *r, qn_jval self, const qn_jval *a, const qn_jargs *raw)
+#define QN_JFILTER(name)                                                                           \
+    qn_jval name(qn_jrun *r, qn_jval self, const qn_jval *a, const qn_jargs *raw)
 
 /* jinja_filters_lazy.c: the filters that give generators */
 QN_JFILTER(qn_jf_batch);

@@ -49,15 +49,22 @@ qn_jval qn_jpath_get(qn_jrun *r, const qn_jpath *p, qn_jval item)
 
 /* --- sorting --- */
 
+typedef struct sorter {
+    qn_jrun *r;
+    const qn_jlist *keys;
+    uint32_t *tmp;
+    int sign; /* -1: the largest first */
+} sorter;
+
 /* Merges the sorted halves [0, mid) and [mid, n) of the order array. */
-static void merge(qn_jrun *r, const qn_jlist *keys, uint32_t *at, uint32_t *tmp, size_t mid, size_t n,
-                  int sign)
+static void merge(const sorter *s, uint32_t *at, size_t mid, size_t n)
 {
     size_t i = 0, j = mid, k = 0;
+    uint32_t *tmp = s->tmp;
     memcpy(tmp, at, n * sizeof *at);
-    while (i < mid && j < n && qn_jtick(r, 1)) {
-        int c = qn_jcmp(r, keys->v[tmp[j]], keys->v[tmp[i]], "<");
-        at[k++] = c == -sign ? tmp[j++] : tmp[i++];
+    while (i < mid && j < n && qn_jtick(s->r, 1)) {
+        int c = qn_jcmp(s->r, s->keys->v[tmp[j]], s->keys->v[tmp[i]], "<");
+        at[k++] = c == -s->sign ? tmp[j++] : tmp[i++];
     }
     while (i < mid)
         at[k++] = tmp[i++];
@@ -71,13 +78,16 @@ void qn_jsort(qn_jrun *r, qn_jlist *keys, qn_jlist *items, bool reverse)
     if (n < 2 || n > UINT32_MAX || !qn_jroom(r, n, 4 * sizeof(uint32_t) + 2 * sizeof(qn_jval)))
         return;
     uint32_t *at = qn_arena_alloc_n(&r->arena, n, sizeof *at);
-    uint32_t *tmp = qn_arena_alloc_n(&r->arena, n, sizeof *tmp);
+    const sorter s = { .r = r,
+                       .keys = keys,
+                       .tmp = qn_arena_alloc_n(&r->arena, n, sizeof *at),
+                       .sign = reverse ? -1 : 1 };
     for (size_t i = 0; i < n; i++)
         at[i] = (uint32_t)i;
     for (size_t width = 1; width < n; width *= 2)
         for (size_t i = 0; i + width < n && qn_jok(r); i += 2 * width) {
             size_t len = i + 2 * width < n ? 2 * width : n - i;
-            merge(r, keys, at + i, tmp, width, len, reverse ? -1 : 1);
+            merge(&s, at + i, width, len);
         }
     qn_jval *k = qn_arena_copy(&r->arena, keys->v, n * sizeof *k);
     qn_jval *v = qn_arena_copy(&r->arena, items->v, n * sizeof *v);

@@ -156,8 +156,7 @@ QN_JFILTER(qn_jf_truncate)
     if (leeway < 0)
         return qn_jfail(r, "expected leeway >= 0, got %lld", (long long)leeway);
     if (self.type != QN_J_STR) /* anything with a length passes while it is short */
-        return qn_jlen(r, self) <= length + leeway ? self
-                                                   : qn_jfail(r, "truncate needs a string");
+        return qn_jlen(r, self) <= length + leeway ? self : qn_jfail(r, "truncate needs a string");
     if ((int64_t)self.s->chars <= length || (int64_t)self.s->chars - length <= leeway)
         return self;
     size_t cut = qn_jstr_at(self.s, (size_t)(length - end->chars));
@@ -214,7 +213,7 @@ static size_t entity(const char *p, size_t n, uint32_t *cp)
     static const struct {
         const char *name;
         uint32_t cp;
-    } names[] = { { "&amp;", '&' }, { "&lt;", '<' },     { "&gt;", '>' },
+    } names[] = { { "&amp;", '&' },  { "&lt;", '<' },    { "&gt;", '>' },
                   { "&quot;", '"' }, { "&apos;", '\'' }, { "&nbsp;", 0xA0 } };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t len = strlen(names[i].name);

@@ -11,13 +11,13 @@
 #define MAX_PRECISION 400 /* more digits than any double has */
 
 typedef struct spec {
-    uint32_t fill;  /* 0: not given */
-    char align;     /* < > ^ = or 0 */
-    char sign;      /* + - space or 0 */
+    uint32_t fill; /* 0: not given */
+    char align;    /* < > ^ = or 0 */
+    char sign;     /* + - space or 0 */
     bool alt, zero, left;
     int64_t width, precision; /* precision -1: not given */
-    char group;     /* , _ or 0 */
-    char type;      /* 0: not given */
+    char group;               /* , _ or 0 */
+    char type;                /* 0: not given */
 } spec;
 
 /* --- pieces of numbers --- */
@@ -149,9 +149,12 @@ static void put_int(qn_jrun *r, qn_jsb *b, int64_t i, const spec *f)
     uint64_t x = i < 0 ? (uint64_t)0 - (uint64_t)i : (uint64_t)i;
     char t = f->type;
     unsigned base = t == 'x' || t == 'X' ? 16 : t == 'o' ? 8 : t == 'b' ? 2 : 10;
-    const char *prefix = !f->alt ? "" : t == 'x' ? "0x" : t == 'X' ? "0X" : t == 'o' ? "0o"
-                                    : t == 'b'                                        ? "0b"
-                                                                                      : "";
+    const char *prefix = !f->alt    ? ""
+                         : t == 'x' ? "0x"
+                         : t == 'X' ? "0X"
+                         : t == 'o' ? "0o"
+                         : t == 'b' ? "0b"
+                                    : "";
     digits_of(x, base, t == 'X', digits);
     int n = (int)strlen(digits), zeros = f->precision > n ? (int)f->precision - n : 0;
     memset(wide, '0', (size_t)zeros);
@@ -347,14 +350,16 @@ static void percent_one(percent *q, qn_jsb *b)
     } else if (f.type == 'c') {
         percent_char(q, b, v, &f);
     } else {
-        qn_jfail(r, "unsupported format character '%c'", isprint((unsigned char)f.type) ? f.type : '?');
+        qn_jfail(r, "unsupported format character '%c'",
+                 isprint((unsigned char)f.type) ? f.type : '?');
     }
 }
 
 qn_jval qn_jpercent(qn_jrun *r, const qn_jstr *format, qn_jval args)
 {
-    percent q = { .r = r, .p = format->p, .end = format->p + format->n, .args = args,
-                  .markup = format->markup };
+    percent q = {
+        .r = r, .p = format->p, .end = format->p + format->n, .args = args, .markup = format->markup
+    };
     qn_jsb b = { 0 };
     while (q.p < q.end && qn_jtick(r, 1)) {
         const char *mark = memchr(q.p, '%', (size_t)(q.end - q.p));

@@ -24,8 +24,9 @@ static void put_unit(dumper *d, uint32_t unit)
 
 static void put_escaped(dumper *d, uint32_t cp)
 {
-    static const char short_of[] = { ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
-                                     ['\r'] = 'r' };
+    static const char short_of[] = {
+        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'
+    };
     if (cp == '"' || cp == '\\') {
         qn_jsb_printf(d->r, d->b, "\\%c", (char)cp);
     } else if (cp < sizeof short_of && short_of[cp]) {
@@ -211,9 +212,13 @@ static void put_time(qn_jrun *r, qn_jsb *b, const char *directive, const struct 
 
 qn_jval qn_jstrftime(qn_jrun *r, const qn_jstr *format)
 {
-    struct tm tm = { .tm_year = r->now.year - 1900, .tm_mon = r->now.month - 1,
-                     .tm_mday = r->now.day, .tm_hour = r->now.hour, .tm_min = r->now.minute,
-                     .tm_sec = r->now.second, .tm_isdst = -1 };
+    struct tm tm = { .tm_year = r->now.year - 1900,
+                     .tm_mon = r->now.month - 1,
+                     .tm_mday = r->now.day,
+                     .tm_hour = r->now.hour,
+                     .tm_min = r->now.minute,
+                     .tm_sec = r->now.second,
+                     .tm_isdst = -1 };
     struct tm day = tm;
     timegm(&day); /* fills in the days of the week and of the year */
     tm.tm_wday = day.tm_wday;

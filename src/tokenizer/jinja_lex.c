@@ -184,7 +184,8 @@ static size_t hex_escape(lexer *x, qn_jsb *b, const char *p, size_t n, int digit
             lex_fail(x, "truncated escape in a string");
             return n;
         }
-        cp = cp * 16 + (uint32_t)(isdigit((unsigned char)p[i]) ? p[i] - '0' : (p[i] | 32) - 'a' + 10);
+        cp = cp * 16 +
+             (uint32_t)(isdigit((unsigned char)p[i]) ? p[i] - '0' : (p[i] | 32) - 'a' + 10);
     }
     if (cp > 0x10FFFF)
         lex_fail(x, "illegal Unicode character in a string");
@@ -300,7 +301,7 @@ static size_t int_end(const lexer *x)
         for (;;) {
             size_t d = k + (k < x->n && s[k] == '_');
             int c = d < x->n ? tolower((unsigned char)s[d]) : 0;
-            bool ok = base == 'b' ? c == '0' || c == '1'
+            bool ok = base == 'b'   ? c == '0' || c == '1'
                       : base == 'o' ? c >= '0' && c <= '7'
                                     : isxdigit(c) != 0;
             if (!ok)
@@ -443,7 +444,8 @@ static void lex_tag(lexer *x, bool is_variable)
 static void lex_data(lexer *x)
 {
     size_t i = x->at;
-    while (i < x->n && !(x->s[i] == '{' && i + 1 < x->n && strchr("{%#", x->s[i + 1]) && x->s[i + 1]))
+    while (i < x->n &&
+           !(x->s[i] == '{' && i + 1 < x->n && strchr("{%#", x->s[i + 1]) && x->s[i + 1]))
         i++;
     if (i >= x->n) {
         add_data(x, x->at, x->n);

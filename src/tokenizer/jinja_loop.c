@@ -67,8 +67,19 @@ static const qn_jbuiltin loop_methods[] = {
     { 0 },
 };
 
-typedef enum loop_field { INDEX, INDEX0, REVINDEX, REVINDEX0, FIRST, LAST, LENGTH, DEPTH, DEPTH0,
-                          PREVITEM, NEXTITEM } loop_field;
+typedef enum loop_field {
+    INDEX,
+    INDEX0,
+    REVINDEX,
+    REVINDEX0,
+    FIRST,
+    LAST,
+    LENGTH,
+    DEPTH,
+    DEPTH0,
+    PREVITEM,
+    NEXTITEM
+} loop_field;
 
 static qn_jval loop_value(qn_jrun *r, qn_jloop *l, loop_field f)
 {
@@ -103,10 +114,10 @@ static qn_jval loop_value(qn_jrun *r, qn_jloop *l, loop_field f)
 bool qn_jloop_attr(qn_jrun *r, qn_jval self, const qn_jstr *name, qn_jval *out)
 {
     static const char *const fields[] = {
-        [INDEX] = "index",   [INDEX0] = "index0",     [REVINDEX] = "revindex",
-        [REVINDEX0] = "revindex0", [FIRST] = "first", [LAST] = "last",
-        [LENGTH] = "length", [DEPTH] = "depth",       [DEPTH0] = "depth0",
-        [PREVITEM] = "previtem", [NEXTITEM] = "nextitem",
+        [INDEX] = "index",         [INDEX0] = "index0",     [REVINDEX] = "revindex",
+        [REVINDEX0] = "revindex0", [FIRST] = "first",       [LAST] = "last",
+        [LENGTH] = "length",       [DEPTH] = "depth",       [DEPTH0] = "depth0",
+        [PREVITEM] = "previtem",   [NEXTITEM] = "nextitem",
     };
     for (int i = 0; i <= NEXTITEM; i++)
         if (qn_jstr_is(name, fields[i])) {
@@ -184,8 +195,13 @@ static void run_loop(qn_jeval *e, const qn_jnode *n, qn_jval iterable, int depth
         return;
     if (n->flag2) {
         l = qn_jalloc(r, sizeof *l);
-        *l = (qn_jloop){ .it = it, .iterable = src, .index0 = -1, .length = -1, .depth0 = depth0,
-                         .node = n->flag ? n : NULL, .env = around };
+        *l = (qn_jloop){ .it = it,
+                         .iterable = src,
+                         .index0 = -1,
+                         .length = -1,
+                         .depth0 = depth0,
+                         .node = n->flag ? n : NULL,
+                         .env = around };
     }
     while (qn_jok(r) && (l ? loop_next(r, l, &item) : qn_jiter_next(r, it, &item))) {
         qn_jassign(e, n->a, item);
@@ -224,7 +240,8 @@ static qn_jval run_recursive(qn_jeval *e, const qn_jnode *n, qn_jval iterable, i
 qn_jval qn_jloop_call(qn_jeval *e, qn_jloop *l, qn_jval iterable)
 {
     if (!l->node)
-        return qn_jfail(e->r, "The loop must have the 'recursive' marker to be called recursively.");
+        return qn_jfail(e->r,
+                        "The loop must have the 'recursive' marker to be called recursively.");
     return run_recursive(e, l->node, iterable, l->depth0 + 1, l->env);
 }
 

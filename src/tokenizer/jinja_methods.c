@@ -259,7 +259,8 @@ static qn_jval partition(qn_jrun *r, qn_jval self, qn_jval sep_val, bool from_ri
     const qn_jstr *s = self.s, *sep = qn_jarg_str(r, sep_val, "");
     if (!qn_jok(r) || sep->n == 0)
         return qn_jfail(r, "empty separator");
-    const char *hit = from_right ? find_last(s->p, s->n, sep) : qn_jfind(s->p, s->n, sep->p, sep->n);
+    const char *hit =
+        from_right ? find_last(s->p, s->n, sep) : qn_jfind(s->p, s->n, sep->p, sep->n);
     qn_jval t = qn_jlist_new(r, QN_J_TUPLE), none = qn_jstr_z(r, "");
     size_t at = hit ? (size_t)(hit - s->p) : from_right ? 0 : s->n;
     qn_jlist_add(r, t.l, hit || !from_right ? qn_jstr_cut(r, s, 0, at) : none);
@@ -321,8 +322,8 @@ static int64_t find(qn_jrun *r, qn_jval self, const qn_jval *a, bool last)
     size_t from, to;
     if (!qn_jtick(r, s->n / 64) || !window(r, s, a + 1, &from, &to))
         return -1;
-    const char *hit = last ? find_last(s->p + from, to - from, q)
-                           : qn_jfind(s->p + from, to - from, q->p, q->n);
+    const char *hit =
+        last ? find_last(s->p + from, to - from, q) : qn_jfind(s->p + from, to - from, q->p, q->n);
     return hit ? (int64_t)qn_jcount_chars(s->p, (size_t)(hit - s->p)) : -1;
 }
 

@@ -87,7 +87,8 @@ static bool eq_dict(qn_jrun *r, const qn_jdict *a, const qn_jdict *b)
 
 static bool eq_range(const qn_jrange *a, const qn_jrange *b)
 {
-    return a->n == b->n && (a->n == 0 || (a->start == b->start && (a->n == 1 || a->step == b->step)));
+    return a->n == b->n &&
+           (a->n == 0 || (a->start == b->start && (a->n == 1 || a->step == b->step)));
 }
 
 /* keys() and items() compare as sets, so order does not matter. */
@@ -318,7 +319,8 @@ static qn_jval float_op(qn_jrun *r, qn_jop op, double a, double b)
         return qn_jfloat(p);
     default:
         if (b == 0)
-            return qn_jfail(r, op == QN_JOP_DIV ? "float division by zero" : "float floor division by zero");
+            return qn_jfail(r, op == QN_JOP_DIV ? "float division by zero"
+                                                : "float floor division by zero");
         return qn_jfloat(op == QN_JOP_DIV   ? a / b
                          : op == QN_JOP_MOD ? float_mod(a, b)
                                             : float_floordiv(a, b));
@@ -429,7 +431,8 @@ static qn_jval slice_str(qn_jrun *r, const qn_jstr *s, int64_t start, int64_t st
 {
     qn_jsb b = { 0 };
     if (step == 1)
-        return qn_jstr_cut(r, s, qn_jstr_at(s, (size_t)start), qn_jstr_at(s, (size_t)(start + count)));
+        return qn_jstr_cut(r, s, qn_jstr_at(s, (size_t)start),
+                           qn_jstr_at(s, (size_t)(start + count)));
     if (step == -1) { /* reversing: one walk back, not one search per character */
         size_t at = qn_jstr_at(s, (size_t)start + 1);
         for (int64_t i = 0; i < count && qn_jtick(r, 1); i++) {
@@ -447,7 +450,8 @@ static qn_jval slice_str(qn_jrun *r, const qn_jstr *s, int64_t start, int64_t st
     return qn_jstr_like(r, s, qn_jsb_done(r, &b));
 }
 
-static qn_jval slice_range(qn_jrun *r, const qn_jrange *g, int64_t start, int64_t step, int64_t count)
+static qn_jval slice_range(qn_jrun *r, const qn_jrange *g, int64_t start, int64_t step,
+                           int64_t count)
 {
     qn_jrange *out = qn_jalloc(r, sizeof *out);
     int64_t unit = g->step * step, first = g->start + start * g->step;
@@ -467,7 +471,8 @@ qn_jval qn_jslice(qn_jrun *r, qn_jval obj, const qn_jval bounds[3])
         return qn_jfail(r, "'%s' object is not subscriptable", qn_jtype_name(obj));
     for (int i = 0; i < 3; i++)
         if (bounds[i].type != QN_J_NONE && !qn_jis_int(bounds[i]))
-            return qn_jfail(r, "slice indices must be integers or None or have an __index__ method");
+            return qn_jfail(r,
+                            "slice indices must be integers or None or have an __index__ method");
     int64_t n = qn_jlen(r, obj);
     int64_t step = bounds[2].type == QN_J_NONE ? 1 : qn_jas_int(bounds[2]);
     if (step == 0)

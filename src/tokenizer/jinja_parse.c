@@ -91,10 +91,42 @@ bool qn_jskip_name(qn_jparser *p, const char *name)
 static const char *type_text(int type)
 {
     static const char *const text[] = {
-        "end of template", "template data / text", "begin of print statement",
-        "end of print statement", "begin of statement block", "end of statement block",
-        "name", "string", "integer", "float", "+", "-", "*", "/", "//", "%", "**", "~", "(", ")",
-        "[", "]", "{", "}", "==", "!=", "<", "<=", ">", ">=", "=", ".", ":", "|", ",", ";",
+        "end of template",
+        "template data / text",
+        "begin of print statement",
+        "end of print statement",
+        "begin of statement block",
+        "end of statement block",
+        "name",
+        "string",
+        "integer",
+        "float",
+        "+",
+        "-",
+        "*",
+        "/",
+        "//",
+        "%",
+        "**",
+        "~",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        "==",
+        "!=",
+        "<",
+        "<=",
+        ">",
+        ">=",
+        "=",
+        ".",
+        ":",
+        "|",
+        ",",
+        ";",
     };
     return text[type];
 }
@@ -111,7 +143,8 @@ const qn_jtoken *qn_jexpect(qn_jparser *p, qn_jtok type)
     if (qn_jat(p, type))
         return qn_jadvance(p);
     if (qn_jat(p, QN_JT_EOF))
-        qn_jparse_fail(p, p->t->line, "unexpected end of template, expected '%s'.", type_text(type));
+        qn_jparse_fail(p, p->t->line, "unexpected end of template, expected '%s'.",
+                       type_text(type));
     else
         qn_jparse_fail(p, p->t->line, "expected token '%s', got '%s'", type_text(type),
                        qn_jtoken_text(p, p->t));
@@ -180,8 +213,10 @@ static void parse_body(qn_jparser *p, qn_jnode *parent, qn_jnodes *body, const c
     }
     qn_jleave(p->r);
     if (ends && qn_jok(p->r))
-        qn_jparse_fail(p, p->t->line, "Unexpected end of template. Jinja was looking for the"
-                                      " following tags: '%s'.", ends);
+        qn_jparse_fail(p, p->t->line,
+                       "Unexpected end of template. Jinja was looking for the"
+                       " following tags: '%s'.",
+                       ends);
 }
 
 /* The rest of an opening tag, then its body. */
@@ -339,13 +374,15 @@ static void parse_loader(qn_jparser *p, qn_jnode *n)
         return;
     }
     do {
-        if ((qn_jskip_name(p, "with") || qn_jskip_name(p, "without")) && qn_jskip_name(p, "context"))
+        if ((qn_jskip_name(p, "with") || qn_jskip_name(p, "without")) &&
+            qn_jskip_name(p, "context"))
             return;
         qn_jnode *target = name_target(p, QN_JX_STORE);
         if (qn_jskip_name(p, "as"))
             target = name_target(p, QN_JX_STORE);
         qn_jnode_add(p, n, &n->more, target);
-        if ((qn_jskip_name(p, "with") || qn_jskip_name(p, "without")) && qn_jskip_name(p, "context"))
+        if ((qn_jskip_name(p, "with") || qn_jskip_name(p, "without")) &&
+            qn_jskip_name(p, "context"))
             return;
     } while (qn_jok(p->r) && qn_jskip(p, QN_JT_COMMA));
 }

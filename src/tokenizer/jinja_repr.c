@@ -9,20 +9,33 @@
 const char *qn_jtype_name(qn_jval v)
 {
     static const char *const names[] = {
-        [QN_J_MISSING] = "missing",     [QN_J_UNDEF] = "Undefined",
-        [QN_J_NONE] = "NoneType",       [QN_J_BOOL] = "bool",
-        [QN_J_INT] = "int",             [QN_J_FLOAT] = "float",
-        [QN_J_STR] = "str",             [QN_J_LIST] = "list",
-        [QN_J_TUPLE] = "tuple",         [QN_J_DICT] = "dict",
-        [QN_J_RANGE] = "range",         [QN_J_VIEW] = "dict_keys",
-        [QN_J_ITER] = "generator",      [QN_J_NAMESPACE] = "Namespace",
-        [QN_J_FUNC] = "function",       [QN_J_METHOD] = "builtin_function_or_method",
-        [QN_J_MACRO] = "Macro",         [QN_J_LOOP] = "LoopContext",
-        [QN_J_CYCLER] = "Cycler",       [QN_J_JOINER] = "Joiner",
-        [QN_J_SELF] = "TemplateReference", [QN_J_BLOCK] = "BlockReference",
+        [QN_J_MISSING] = "missing",
+        [QN_J_UNDEF] = "Undefined",
+        [QN_J_NONE] = "NoneType",
+        [QN_J_BOOL] = "bool",
+        [QN_J_INT] = "int",
+        [QN_J_FLOAT] = "float",
+        [QN_J_STR] = "str",
+        [QN_J_LIST] = "list",
+        [QN_J_TUPLE] = "tuple",
+        [QN_J_DICT] = "dict",
+        [QN_J_RANGE] = "range",
+        [QN_J_VIEW] = "dict_keys",
+        [QN_J_ITER] = "generator",
+        [QN_J_NAMESPACE] = "Namespace",
+        [QN_J_FUNC] = "function",
+        [QN_J_METHOD] = "builtin_function_or_method",
+        [QN_J_MACRO] = "Macro",
+        [QN_J_LOOP] = "LoopContext",
+        [QN_J_CYCLER] = "Cycler",
+        [QN_J_JOINER] = "Joiner",
+        [QN_J_SELF] = "TemplateReference",
+        [QN_J_BLOCK] = "BlockReference",
     };
     if (v.type == QN_J_VIEW)
-        return v.kind == QN_J_KEYS ? "dict_keys" : v.kind == QN_J_VALUES ? "dict_values" : "dict_items";
+        return v.kind == QN_J_KEYS     ? "dict_keys"
+               : v.kind == QN_J_VALUES ? "dict_values"
+                                       : "dict_items";
     if (v.type == QN_J_ITER)
         return v.it->type_name;
     if (v.type == QN_J_STR && v.s->markup)

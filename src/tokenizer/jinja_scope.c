@@ -129,7 +129,8 @@ static void note_store(binder *b, scope *s, qn_jval name)
         own->stored = true;
         return;
     }
-    entry *outer = find(b, s->parent, k), e = { .name = k, .stored = true, .load = QN_JL_UNDEFINED };
+    entry *outer = find(b, s->parent, k),
+          e = { .name = k, .stored = true, .load = QN_JL_UNDEFINED };
     if (outer) {
         e.load = QN_JL_ALIAS;
         e.from = outer->id;
@@ -150,31 +151,36 @@ static void note_param(binder *b, scope *s, qn_jval name)
     own->load = QN_JL_PARAM;
 }
 
-/* Adds what the branches of an `if` learnt. A name that only branches store is loaded beforehand. */
+/* Takes over one name as a branch of an `if` left it. What only branches store is loaded beforehand,
+ * so that the other ways through the `if` leave it as it was. */
+static void merge_entry(binder *b, scope *s, entry e, entry *own)
+{
+    const bool stored = e.stored;
+    if (own && own->stored)
+        return;
+    e.stored = false;
+    if (own) {
+        own->load = e.load;
+        own->from = e.from;
+    } else {
+        define(b, s, e);
+        own = find_own(b, s, e.name);
+    }
+    if (!own || !stored)
+        return;
+    const entry *outer = find(b, s->parent, e.name);
+    own->load = outer ? QN_JL_ALIAS : QN_JL_RESOLVE;
+    own->from = outer ? outer->id : (ident){ 0 };
+    own->stored = true;
+}
+
 static void merge_branches(binder *b, scope *s, const scope *branch, int n)
 {
-    const size_t before = s->n;
+    const size_t before = s->n; /* a branch begins with the same names at the same places */
     for (int i = 0; i < n; i++)
         for (size_t k = 0; k < branch[i].n && qn_jtick(b->r, 1); k++) {
             const entry *e = &branch[i].v[k];
-            entry *own = k < before ? &s->v[k] : find_own(b, s, e->name);
-            if (!own) {
-                define(b, s, *e);
-                own = s->n ? &s->v[s->n - 1] : NULL;
-            } else if (!own->stored && e->stored) {
-                bool stored = own->stored;
-                *own = *e;
-                own->stored = stored;
-            } else if (!own->stored) {
-                own->load = e->load;
-                own->from = e->from;
-            }
-            if (own && e->stored && !own->stored) {
-                entry *outer = find(b, s->parent, e->name);
-                own->load = outer ? QN_JL_ALIAS : QN_JL_RESOLVE;
-                own->from = outer ? outer->id : (ident){ 0 };
-                own->stored = true;
-            }
+            merge_entry(b, s, *e, k < before ? &s->v[k] : find_own(b, s, e->name));
         }
 }
 
@@ -214,7 +220,10 @@ static void each_child(qn_jnode *n, visit_fn f, void *ctx)
 {
     for (const char *o = field_order(n); *o; o++) {
         qn_jnode *one = *o == 'a' ? n->a : *o == 'b' ? n->b : *o == 'c' ? n->c : NULL;
-        qn_jnodes *list = *o == 'i' ? &n->items : *o == 'm' ? &n->more : *o == 'r' ? &n->rest : NULL;
+        qn_jnodes *list = *o == 'i'   ? &n->items
+                          : *o == 'm' ? &n->more
+                          : *o == 'r' ? &n->rest
+                                      : NULL;
         if (one)
             f(ctx, one);
         if (list)
@@ -373,7 +382,9 @@ static qn_jframe *frame_of(binder *b, const scope *s)
 {
     static const qn_jref unwanted = { .slot = UINT16_MAX };
     qn_jframe *f = qn_jalloc(b->r, sizeof *f);
-    *f = (qn_jframe){ .caller = unwanted, .kwargs = unwanted, .varargs = unwanted, .loop = unwanted };
+    *f = (qn_jframe){
+        .caller = unwanted, .kwargs = unwanted, .varargs = unwanted, .loop = unwanted
+    };
     if (!qn_jroom(b->r, s->n, sizeof *f->load))
         return f;
     f->load = qn_arena_alloc_n(&b->r->arena, s->n, sizeof *f->load);
@@ -398,7 +409,8 @@ static void bind_all(binder *b, place at, qn_jnodes *list)
 static void bind_name(binder *b, place at, qn_jnode *n)
 {
     if (n->ctx == QN_JX_STORE && b->in_for && qn_jstr_is(n->name.s, "loop"))
-        qn_jfail(b->r, "line %d: Can't assign to special loop variable in for-loop target", n->line);
+        qn_jfail(b->r, "line %d: Can't assign to special loop variable in for-loop target",
+                 n->line);
     n->ref = ref_name(b, at.s, n->name);
 }
 
@@ -490,9 +502,12 @@ static void special_param(binder *b, scope *s, qn_jnode *n, const char *name, qn
     qn_jval v = qn_jstr_z(b->r, name);
     for (size_t i = 0; i < n->more.n; i++)
         if (qn_jstr_is(n->more.v[i]->name.s, name)) { /* a plain parameter of that name */
-            if (strcmp(name, "caller") == 0 && i + n->rest.n < n->more.n && uses(b, &n->items, name))
-                qn_jfail(b->r, "line %d: When defining macros or call blocks the special \"caller\" "
-                               "argument must be omitted or be given a default.", n->line);
+            if (strcmp(name, "caller") == 0 && i + n->rest.n < n->more.n &&
+                uses(b, &n->items, name))
+                qn_jfail(b->r,
+                         "line %d: When defining macros or call blocks the special \"caller\" "
+                         "argument must be omitted or be given a default.",
+                         n->line);
             return;
         }
     if (!uses(b, &n->items, name))

@@ -18,8 +18,8 @@ SIMPLE(defined, self.type != QN_J_UNDEF)
 SIMPLE(undefined, self.type == QN_J_UNDEF)
 SIMPLE(none, self.type == QN_J_NONE)
 SIMPLE(boolean, self.type == QN_J_BOOL)
-SIMPLE(true, self.type == QN_J_BOOL && self.b)
-SIMPLE(false, self.type == QN_J_BOOL && !self.b)
+SIMPLE(yes, self.type == QN_J_BOOL && self.b)
+SIMPLE(no, self.type == QN_J_BOOL && !self.b)
 SIMPLE(integer, self.type == QN_J_INT)
 SIMPLE(float, self.type == QN_J_FLOAT)
 SIMPLE(number, qn_jis_number(self))
@@ -82,13 +82,13 @@ TEST(upper)
 
 TEST(filter)
 {
-    (void)a, (void)raw;
+    (void)r, (void)a, (void)raw;
     return qn_jbool(self.type == QN_J_STR && qn_jfilter_find(self.s->p, self.s->n));
 }
 
 TEST(test)
 {
-    (void)a, (void)raw;
+    (void)r, (void)a, (void)raw;
     return qn_jbool(self.type == QN_J_STR && qn_jtest_find(self.s->p, self.s->n));
 }
 
@@ -156,8 +156,8 @@ static const qn_jbuiltin tests[] = {
     { "test", t_test, "", 0 },
     { "none", t_none, "", 0 },
     { "boolean", t_boolean, "", 0 },
-    { "false", t_false, "", 0 },
-    { "true", t_true, "", 0 },
+    { "false", t_no, "", 0 },
+    { "true", t_yes, "", 0 },
     { "integer", t_integer, "", 0 },
     { "float", t_float, "", 0 },
     { "lower", t_lower, "", 0 },

@@ -38,9 +38,9 @@ static bool is_decimal(uint32_t cp)
 static bool is_digit(uint32_t cp)
 {
     static const uint32_t range[][2] = {
-        { 0xB2, 0xB3 },     { 0xB9, 0xB9 },     { 0x2070, 0x2070 }, { 0x2074, 0x2079 },
-        { 0x2080, 0x2089 }, { 0x2460, 0x2468 }, { 0x2474, 0x247C }, { 0x2488, 0x2490 },
-        { 0x24EA, 0x24EA }, { 0x24F5, 0x24FD }, { 0x24FF, 0x24FF }, { 0x2776, 0x277E },
+        { 0xB2, 0xB3 },     { 0xB9, 0xB9 },     { 0x2070, 0x2070 },   { 0x2074, 0x2079 },
+        { 0x2080, 0x2089 }, { 0x2460, 0x2468 }, { 0x2474, 0x247C },   { 0x2488, 0x2490 },
+        { 0x24EA, 0x24EA }, { 0x24F5, 0x24FD }, { 0x24FF, 0x24FF },   { 0x2776, 0x277E },
         { 0x2780, 0x2788 }, { 0x278A, 0x2792 }, { 0x1F100, 0x1F10A },
     };
     if (is_decimal(cp))
@@ -492,7 +492,9 @@ static bool number_text(const qn_jstr *s, char *out, size_t cap)
 
 static int digit_of(char c)
 {
-    return isdigit((unsigned char)c) ? c - '0' : isalpha((unsigned char)c) ? tolower(c) - 'a' + 10 : 99;
+    return isdigit((unsigned char)c)   ? c - '0'
+           : isalpha((unsigned char)c) ? tolower(c) - 'a' + 10
+                                       : 99;
 }
 
 static int prefix_base(const char *p)
@@ -533,7 +535,8 @@ bool qn_jparse_int(const qn_jstr *s, int base, int64_t *out, bool *too_large)
         if (d >= base || (zero_only && d != 0))
             return false;
         after_digit = true;
-        if (__builtin_mul_overflow(x, (int64_t)base, &x) || __builtin_sub_overflow(x, (int64_t)d, &x))
+        if (__builtin_mul_overflow(x, (int64_t)base, &x) ||
+            __builtin_sub_overflow(x, (int64_t)d, &x))
             *too_large = true; /* counted downwards so that INT64_MIN fits */
     }
     if (p == first || p[-1] == '_')

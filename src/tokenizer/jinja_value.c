@@ -43,8 +43,7 @@ bool qn_jtick(qn_jrun *r, uint64_t cost)
 {
     r->steps += cost;
     if (r->steps > r->limit.steps)
-        qn_jlimit(r, "the template takes more than %llu steps",
-                  (unsigned long long)r->limit.steps);
+        qn_jlimit(r, "the template takes more than %llu steps", (unsigned long long)r->limit.steps);
     return r->rc == QN_OK;
 }
 

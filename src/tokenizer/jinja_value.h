@@ -170,11 +170,12 @@ struct qn_jrun {
 
 qn_jval qn_jfail(qn_jrun *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 qn_jval qn_jlimit(qn_jrun *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-bool qn_jtick(qn_jrun *r, uint64_t cost);       /* false: stop, an error is set */
-bool qn_jenter(qn_jrun *r);                     /* one level deeper; false: too deep */
+bool qn_jtick(qn_jrun *r, uint64_t cost); /* false: stop, an error is set */
+bool qn_jenter(qn_jrun *r);               /* one level deeper; false: too deep */
 void qn_jleave(qn_jrun *r);
-void *qn_jalloc(qn_jrun *r, size_t bytes);      /* small fixed sizes only; never NULL */
-bool qn_jroom(qn_jrun *r, size_t n, size_t size); /* would n items fit the limit? else fails the run */
+void *qn_jalloc(qn_jrun *r, size_t bytes); /* small fixed sizes only; never NULL */
+bool qn_jroom(qn_jrun *r, size_t n,
+              size_t size); /* would n items fit the limit? else fails the run */
 
 static inline bool qn_jok(const qn_jrun *r)
 {
@@ -208,8 +209,8 @@ static inline void qn_jsb_s(qn_jrun *r, qn_jsb *b, const qn_jstr *s)
 size_t qn_jcount_chars(const char *p, size_t n);
 qn_jval qn_jstr_ref(qn_jrun *r, const char *p, size_t n); /* borrows p, which outlives the run */
 qn_jval qn_jstr_new(qn_jrun *r, const char *p, size_t n);
-qn_jval qn_jstr_z(qn_jrun *r, const char *s);             /* borrows a literal */
-qn_jval qn_jmarkup(qn_jrun *r, qn_jval s);                /* the same text, marked */
+qn_jval qn_jstr_z(qn_jrun *r, const char *s);                      /* borrows a literal */
+qn_jval qn_jmarkup(qn_jrun *r, qn_jval s);                         /* the same text, marked */
 qn_jval qn_jstr_like(qn_jrun *r, const qn_jstr *model, qn_jval s); /* marked when the model is */
 qn_jval qn_jstr_cut(qn_jrun *r, const qn_jstr *s, size_t from, size_t to); /* bytes; shares */
 size_t qn_jstr_at(const qn_jstr *s, size_t chars); /* byte offset of a code point */
@@ -303,18 +304,25 @@ bool qn_jcontains(qn_jrun *r, qn_jval seq, qn_jval v);
 int64_t qn_jlen(qn_jrun *r, qn_jval v); /* fails for what has no len() */
 bool qn_jhas_len(qn_jval v);
 
-qn_jval qn_jto_str(qn_jrun *r, qn_jval v); /* str(v); Markup becomes plain */
+qn_jval qn_jto_str(qn_jrun *r, qn_jval v);   /* str(v); Markup becomes plain */
 qn_jval qn_jsoft_str(qn_jrun *r, qn_jval v); /* strings as they are, else str(v) */
 void qn_jput_str(qn_jrun *r, qn_jsb *b, qn_jval v);
 void qn_jput_repr(qn_jrun *r, qn_jsb *b, qn_jval v);
 int qn_jfloat_repr(double d, char out[40]);
 
-typedef enum qn_jop { QN_JOP_ADD, QN_JOP_SUB, QN_JOP_MUL, QN_JOP_DIV, QN_JOP_FLOORDIV, QN_JOP_MOD,
-                      QN_JOP_POW } qn_jop;
+typedef enum qn_jop {
+    QN_JOP_ADD,
+    QN_JOP_SUB,
+    QN_JOP_MUL,
+    QN_JOP_DIV,
+    QN_JOP_FLOORDIV,
+    QN_JOP_MOD,
+    QN_JOP_POW
+} qn_jop;
 qn_jval qn_jbinary(qn_jrun *r, qn_jop op, qn_jval a, qn_jval b);
 qn_jval qn_jnegate(qn_jrun *r, qn_jval v, bool minus);
-qn_jval qn_jgetattr(qn_jrun *r, qn_jval obj, qn_jval name); /* attribute first, then item */
-qn_jval qn_jgetitem(qn_jrun *r, qn_jval obj, qn_jval key);  /* item first, then attribute */
+qn_jval qn_jgetattr(qn_jrun *r, qn_jval obj, qn_jval name);   /* attribute first, then item */
+qn_jval qn_jgetitem(qn_jrun *r, qn_jval obj, qn_jval key);    /* item first, then attribute */
 qn_jval qn_jattr_only(qn_jrun *r, qn_jval obj, qn_jval name); /* the attr filter */
 qn_jval qn_jslice(qn_jrun *r, qn_jval obj, const qn_jval bounds[3]);
 
@@ -331,7 +339,7 @@ qn_jiter *qn_jiter_new(qn_jrun *r, bool (*next)(qn_jrun *, qn_jiter *, qn_jval *
 /* --- text helpers (jinja_text.c) --- */
 
 bool qn_jis_space(uint32_t cp);
-bool qn_jis_word(uint32_t cp); /* \w of Python's re */
+bool qn_jis_word(uint32_t cp);                           /* \w of Python's re */
 size_t qn_jprev(const char *p, size_t at, uint32_t *cp); /* start of the character before `at` */
 qn_jval qn_jupper(qn_jrun *r, const qn_jstr *s);
 qn_jval qn_jlower(qn_jrun *r, const qn_jstr *s);
@@ -339,8 +347,16 @@ qn_jval qn_jcapitalize(qn_jrun *r, const qn_jstr *s);
 qn_jval qn_jswapcase(qn_jrun *r, const qn_jstr *s);
 qn_jval qn_jtitle(qn_jrun *r, const qn_jstr *s); /* str.title() */
 qn_jval qn_jcasefold(qn_jrun *r, const qn_jstr *s);
-typedef enum qn_jclass { QN_JC_ALPHA, QN_JC_DIGIT, QN_JC_DECIMAL, QN_JC_NUMERIC, QN_JC_ALNUM,
-                         QN_JC_SPACE, QN_JC_PRINTABLE, QN_JC_ASCII } qn_jclass;
+typedef enum qn_jclass {
+    QN_JC_ALPHA,
+    QN_JC_DIGIT,
+    QN_JC_DECIMAL,
+    QN_JC_NUMERIC,
+    QN_JC_ALNUM,
+    QN_JC_SPACE,
+    QN_JC_PRINTABLE,
+    QN_JC_ASCII
+} qn_jclass;
 bool qn_jis_class(const qn_jstr *s, qn_jclass c);
 bool qn_jis_printable(uint32_t cp);
 bool qn_jis_cased(const qn_jstr *s, bool upper); /* isupper(), islower() */

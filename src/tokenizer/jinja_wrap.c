@@ -47,8 +47,8 @@ static bool hyphen_breaks(const qn_jstr *s, size_t from, size_t i)
         k = qn_jprev(s->p, k, &two);
     if (k > 0)
         qn_jprev(s->p, k, &three);
-    bool before = (is_letter(one) && is_letter(two)) ||
-                  (is_word_mark(one) && two == '-' && is_letter(three));
+    bool before =
+        (is_letter(one) && is_letter(two)) || (is_word_mark(one) && two == '-' && is_letter(three));
     uint32_t next = char_at(s, i + 1), cp;
     if (!before || !is_letter(next))
         return false;
@@ -153,7 +153,8 @@ QN_JFILTER(qn_jf_wordwrap)
                   .width = qn_jarg_int(r, a[0], 79),
                   .break_long = qn_jarg_bool(a[1], true),
                   .break_hyphens = qn_jarg_bool(a[3], true) };
-    const qn_jstr *join = a[2].type == QN_J_NONE ? qn_jstr_z(r, "\n").s : qn_jarg_str(r, a[2], "\n");
+    const qn_jstr *join =
+        a[2].type == QN_J_NONE ? qn_jstr_z(r, "\n").s : qn_jarg_str(r, a[2], "\n");
     qn_jval lines = qn_jsplitlines(r, self.s, false), piece;
     qn_jsb b = { 0 };
     if (qn_jok(r) && w.width <= 0)

@@ -17,6 +17,7 @@ struct qn_template {
     qn_jtree tree;
     char *src;
     size_t n;
+    char *bos, *eos;
 };
 
 /* --- opening --- */
@@ -58,7 +59,17 @@ void qn_template_close(qn_template *t)
         return;
     qn_arena_free(&t->tree.run.arena);
     qn_free(t->src);
+    qn_free(t->bos);
+    qn_free(t->eos);
     qn_free(t);
+}
+
+void qn_template_set_tokens(qn_template *t, const char *bos, const char *eos)
+{
+    qn_free(t->bos);
+    qn_free(t->eos);
+    t->bos = qn_strdup(bos);
+    t->eos = qn_strdup(eos);
 }
 
 const char *qn_template_source(const qn_template *t, size_t *n)
@@ -88,7 +99,8 @@ static int parse_now(const char *s, qn_jtime *now, qn_error *err)
               now->month >= 1 && now->month <= 12 && now->day >= 1 && now->day <= 31 &&
               now->hour >= 0 && now->hour < 24 && now->minute >= 0 && now->minute < 60 &&
               now->second >= 0 && now->second < 61;
-    return ok ? QN_OK : qn_fail(err, QN_ERR_ARGUMENT, "now: '%s' is not like 2026-07-15T10:20:30", s);
+    return ok ? QN_OK
+              : qn_fail(err, QN_ERR_ARGUMENT, "now: '%s' is not like 2026-07-15T10:20:30", s);
 }
 
 static int run_init(qn_jrun *r, const qn_template_options *opt, qn_error *err)
@@ -274,7 +286,8 @@ static void tag_fields(qn_jrun *r, const qn_template *t, qn_jval message, const 
         argument_error(r, "continue_final_message is set but the final message is no text");
 }
 
-static void leave_open(qn_jrun *r, const qn_template *t, qn_jval messages, qn_jval how, open_end *end)
+static void leave_open(qn_jrun *r, const qn_template *t, qn_jval messages, qn_jval how,
+                       open_end *end)
 {
     const char *field = "content";
     if (how.type == QN_J_STR && how.s->n)
@@ -294,17 +307,20 @@ static void leave_open(qn_jrun *r, const qn_template *t, qn_jval messages, qn_jv
 
 /* Cuts the rendering at the last tag. A template that trims has taken the tag's space, and then what
  * is before loses its white space too. */
-static void cut_at_tag(qn_jrun *r, qn_buf *text, const open_end *end)
+static void cut_at_tag(qn_jrun *r, qn_rendering *out, const open_end *end)
 {
+    qn_buf *text = &out->text;
     const qn_jval s = qn_jstrip(r, end->text.s, NULL, QN_JSTRIP_LEFT | QN_JSTRIP_RIGHT);
     const char *at = NULL, *from = text->data ? text->data : "";
     bool has_text = qn_jfind(from, text->len, s.s->p, s.s->n) != NULL;
-    for (const char *p = from; (p = qn_jfind(p, text->len - (size_t)(p - from), tag, TAG_WORD)); p++)
+    for (const char *p = from; (p = qn_jfind(p, text->len - (size_t)(p - from), tag, TAG_WORD));
+         p++)
         at = p;
     if (!has_text || !at) {
         qn_buf_clear(text);
-        argument_error(r, "continue_final_message is set but the final message does not appear in the"
-                          " chat after applying the chat template!");
+        argument_error(r,
+                       "continue_final_message is set but the final message does not appear in the"
+                       " chat after applying the chat template!");
         return;
     }
     size_t n = (size_t)(at - from);
@@ -314,6 +330,10 @@ static void cut_at_tag(qn_jrun *r, qn_buf *text, const open_end *end)
     }
     text->len = n;
     text->data[n] = 0;
+    const size_t chars = qn_jcount_chars(from, n);
+    for (size_t i = 0; i < out->n_span; i++)
+        if (out->span[i].end > chars)
+            out->span[i].end = chars > out->span[i].start ? chars : out->span[i].start;
 }
 
 /* --- rendering a conversation --- */
@@ -325,8 +345,7 @@ static void set_default(qn_jrun *r, qn_jdict *d, const char *name, qn_jval v)
         qn_jdict_set(r, d, qn_jstr_z(r, name), v);
 }
 
-static qn_jdict *make_vars(qn_jrun *r, const qn_template *t, const qn_json *request,
-                           const qn_template_options *opt, open_end *end)
+static qn_jdict *make_vars(qn_jrun *r, const qn_template *t, const qn_json *request, open_end *end)
 {
     qn_jval vars = qn_jdict_new(r), how = qn_jnone(), messages = qn_jnone();
     for (uint32_t i = 0; i < request->n && qn_jok(r); i++) {
@@ -342,10 +361,10 @@ static qn_jdict *make_vars(qn_jrun *r, const qn_template *t, const qn_json *requ
     set_default(r, vars.m, "tools", qn_jnone());
     set_default(r, vars.m, "documents", qn_jnone());
     set_default(r, vars.m, "add_generation_prompt", qn_jbool(!qn_jtruth(how)));
-    if (opt->bos_token)
-        set_default(r, vars.m, "bos_token", qn_jstr_z(r, opt->bos_token));
-    if (opt->eos_token)
-        set_default(r, vars.m, "eos_token", qn_jstr_z(r, opt->eos_token));
+    if (t->bos)
+        set_default(r, vars.m, "bos_token", qn_jstr_z(r, t->bos));
+    if (t->eos)
+        set_default(r, vars.m, "eos_token", qn_jstr_z(r, t->eos));
     if (qn_jok(r) && messages.type != QN_J_LIST)
         argument_error(r, "messages: a list is needed");
     if (qn_jok(r) && qn_jtruth(how))
@@ -368,9 +387,9 @@ int qn_template_render(const qn_template *t, const qn_json *request, const qn_te
     int rc = run_init(&r, opt, err);
     if (rc != QN_OK)
         return rc;
-    const qn_jdict *vars = make_vars(&r, t, request, opt, &end);
+    const qn_jdict *vars = make_vars(&r, t, request, &end);
     run(t, &r, vars, out);
     if (qn_jok(&r) && end.on)
-        cut_at_tag(&r, &out->text, &end);
+        cut_at_tag(&r, out, &end);
     return finish(&r, out, err);
 }

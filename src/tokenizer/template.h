@@ -12,13 +12,11 @@
 typedef struct qn_template qn_template;
 
 typedef struct qn_template_options {
-    const char *now;       /* "2026-07-15T10:20:30", what strftime_now reads; NULL = the wall clock */
-    const char *bos_token; /* NULL: the variable is not set; the request's own value wins */
-    const char *eos_token;
-    uint64_t max_steps;    /* 0 = 20 million evaluation steps */
-    size_t max_bytes;      /* 0 = 256 MiB of values */
-    size_t max_output;     /* 0 = 64 MiB of text */
-} qn_template_options; /* {0} is the default */
+    const char *now;    /* "2026-07-15T10:20:30", what strftime_now reads; NULL = the wall clock */
+    uint64_t max_steps; /* 0 = 20 million evaluation steps */
+    size_t max_bytes;   /* 0 = 256 MiB of values */
+    size_t max_output;  /* 0 = 64 MiB of text */
+} qn_template_options;  /* {0} is the default */
 
 typedef struct qn_template_span {
     size_t start, end; /* code points of the text */
@@ -26,7 +24,8 @@ typedef struct qn_template_span {
 
 typedef struct qn_rendering {
     qn_buf text; /* after a failure: the whole message, which err may hold only in part */
-    qn_template_span *span; /* [n_span] what {% generation %} blocks wrote, in order of their ends */
+    qn_template_span
+        *span; /* [n_span] what {% generation %} blocks wrote, in order of their ends */
     size_t n_span;
 } qn_rendering; /* {0} is an empty one, usable again after each rendering */
 
@@ -34,6 +33,11 @@ typedef struct qn_rendering {
  * is NULL and err names line and reason. */
 int qn_template_open(qn_template **out, const char *src, size_t n, qn_error *err);
 void qn_template_close(qn_template *t); /* NULL is fine */
+
+/* What the variables bos_token and eos_token are where the request has none; copied, NULL: not set. To be
+ * called before the template is shared. */
+void qn_template_set_tokens(qn_template *t, const char *bos, const char *eos);
+
 const char *qn_template_source(const qn_template *t, size_t *n);
 
 /* Renders a conversation: `request` is an object with messages, and perhaps tools, documents,
