@@ -13,17 +13,21 @@
 
 enum { GROUP = 32, MAX_TENSORS = 1024, N_TOKENS = 12 };
 
+typedef struct tensors {
+    qn_st_tensor t[MAX_TENSORS];
+    size_t n;
+} tensors;
+
 /* The tensors of the two folders that are written from one checkpoint. */
 typedef struct pair {
     qn_arena a;
-    qn_st_tensor packed[MAX_TENSORS], plain[MAX_TENSORS];
-    size_t n_packed, n_plain;
+    tensors packed, plain;
 } pair;
 
-static void add(qn_st_tensor *list, size_t *n, const char *name, qn_layout layout,
-                const int64_t dim[3], int n_dims, const void *data)
+static void add(tensors *list, const char *name, qn_layout layout, const int64_t dim[3], int n_dims,
+                const void *data)
 {
-    assert_true(*n < MAX_TENSORS);
+    assert_true(list->n < MAX_TENSORS);
     qn_st_tensor t = { .name = name, .data = data, .n_dims = (uint8_t)n_dims, .layout = layout };
     size_t elems = 1;
     for (int i = 0; i < n_dims; i++) {
@@ -31,7 +35,7 @@ static void add(qn_st_tensor *list, size_t *n, const char *name, qn_layout layou
         elems *= (size_t)dim[i];
     }
     assert_true(qn_layout_bytes(layout, (int64_t)elems, &t.bytes));
-    list[(*n)++] = t;
+    list->t[list->n++] = t;
 }
 
 /* Packs rows of k floats; what they decode to replaces them. */
@@ -61,12 +65,9 @@ static void pack_rows(pair *p, const char *module, float *x, const int64_t dim[3
     int64_t words[3] = { dim[0], dim[1], dim[2] }, shares[3] = { dim[0], dim[1], dim[2] };
     words[n_dims - 1] = k * bits / 32;
     shares[n_dims - 1] = k / GROUP;
-    add(p->packed, &p->n_packed, qn_arena_printf(&p->a, "%s.weight", module), QN_U32, words, n_dims,
-        codes);
-    add(p->packed, &p->n_packed, qn_arena_printf(&p->a, "%s.scales", module), QN_BF16, shares,
-        n_dims, scales);
-    add(p->packed, &p->n_packed, qn_arena_printf(&p->a, "%s.biases", module), QN_BF16, shares,
-        n_dims, biases);
+    add(&p->packed, qn_arena_printf(&p->a, "%s.weight", module), QN_U32, words, n_dims, codes);
+    add(&p->packed, qn_arena_printf(&p->a, "%s.scales", module), QN_BF16, shares, n_dims, scales);
+    add(&p->packed, qn_arena_printf(&p->a, "%s.biases", module), QN_BF16, shares, n_dims, biases);
 }
 
 /* MLX's name of a stack of experts, when `name` is its first one; NULL for other names. */
@@ -106,15 +107,14 @@ static void add_matrix(pair *p, qn_checkpoint *ck, const qn_weight *w, int bits)
     for (int64_t r = 0; r < rows; r++)
         qn_weight_decode_row(w, r, x + r * k);
     pack_rows(p, module, x, dim, n_dims, bits);
-    add(p->plain, &p->n_plain, qn_arena_printf(&p->a, "%s.weight", module), QN_F32, dim, n_dims, x);
+    add(&p->plain, qn_arena_printf(&p->a, "%s.weight", module), QN_F32, dim, n_dims, x);
 }
 
-static void write_folder(qn_arena *a, const char *dir, const char *config, const qn_st_tensor *t,
-                         size_t n)
+static void write_folder(qn_arena *a, const char *dir, const char *config, const tensors *list)
 {
     qn_error err = { 0 };
     scratch_write(dir, "config.json", config, strlen(config));
-    if (qn_st_write(qn_path_join(a, dir, "model.safetensors"), t, n, &err) != QN_OK)
+    if (qn_st_write(qn_path_join(a, dir, "model.safetensors"), list->t, list->n, &err) != QN_OK)
         fail_msg("%s", err.msg);
 }
 
@@ -129,15 +129,15 @@ static void write_pair(pair *p, const char *from, int bits, const char *dir)
             add_matrix(p, ck, w, bits);
             continue;
         }
-        add(p->packed, &p->n_packed, w->name, w->layout, w->dim, 1, w->data);
-        add(p->plain, &p->n_plain, w->name, w->layout, w->dim, 1, w->data);
+        add(&p->packed, w->name, w->layout, w->dim, 1, w->data);
+        add(&p->plain, w->name, w->layout, w->dim, 1, w->data);
     }
     char *config = read_text(&p->a, qn_path_join(&p->a, from, "config.json"));
-    write_folder(&p->a, qn_path_join(&p->a, dir, "plain"), config, p->plain, p->n_plain);
+    write_folder(&p->a, qn_path_join(&p->a, dir, "plain"), config, &p->plain);
     const char *mlx =
         qn_arena_printf(&p->a, "{\"quantization\": {\"group_size\": %d, \"bits\": %d},%s", GROUP,
                         bits, strchr(config, '{') + 1);
-    write_folder(&p->a, qn_path_join(&p->a, dir, "packed"), mlx, p->packed, p->n_packed);
+    write_folder(&p->a, qn_path_join(&p->a, dir, "packed"), mlx, &p->packed);
     qn_checkpoint_close(ck);
 }
 
