@@ -25,7 +25,7 @@ struct qn_detok {
     bool skip, streaming;
     step_state *state; /* [n_dec] */
     qn_buf tail;       /* bytes that do not yet make a character */
-    qn_buf work[2];
+    qn_buf ready;      /* text held back together with what follows it */
     qn_rx_scratch rx;
     qn_buf *out;
 };
@@ -464,16 +464,26 @@ void qn_detok_push(qn_detok *d, int32_t id, qn_buf *out)
     const char *s = qn_tokenizer_piece(d->t, id, &n);
     if (!s || (d->skip && qn_tokenizer_kind(d->t, id) == QN_TOKEN_CONTROL))
         return;
-    d->out = out;
+    d->out = d->streaming ? &d->ready : out;
     if (d->t->n_dec && d->t->dec[0].op == QN_DEC_SPM)
         spm_push(d, id, s, n);
     else
         feed(d, 0, s, n);
+    /* A token whose last character is cut (or broken) is given out as a whole once that is settled. */
+    size_t have = d->ready.len;
+    bool unsettled =
+        d->tail.len > 0 || (have >= 3 && memcmp(d->ready.data + have - 3, BAD_CHAR, 3) == 0);
+    if (d->streaming && !unsettled) {
+        qn_buf_add(out, qn_buf_cstr(&d->ready), have);
+        qn_buf_clear(&d->ready);
+    }
 }
 
 void qn_detok_flush(qn_detok *d, qn_buf *out)
 {
     d->out = out;
+    qn_buf_add(out, qn_buf_cstr(&d->ready), d->ready.len);
+    qn_buf_clear(&d->ready);
     if (d->t->n_dec && d->t->dec[0].op == QN_DEC_SPM)
         spm_bytes(d, true);
     end_steps(d);
@@ -487,6 +497,7 @@ void qn_detok_close(qn_detok *d)
         qn_buf_free(&d->state[i].held);
     qn_free(d->state);
     qn_buf_free(&d->tail);
+    qn_buf_free(&d->ready);
     qn_rx_scratch_free(&d->rx);
     qn_free(d);
 }

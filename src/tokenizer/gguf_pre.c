@@ -93,7 +93,7 @@ static const struct {
     { "deepseek-v3 hunyuan-dense joyai-llm hy_v4", 0, { TRIPLES, CJK, PUNCT_FIRST } },
     { "spark2_5", 0, { TRIPLES, CJK, PUNCT_WORD "|[\\r\\n]|\\s+(?!\\S)|\\s+", DIGIT } },
     { "youtu", IGNORE_MERGES, { SCRIPTS_APART, CASED(CONTR "?") "|\\p{N}" OTHER "[\\r\\n/]*" TAIL } },
-    { "falcon", 0, { punct_runs, GPT2, "\\p{N}+", "[0-9][0-9][0-9]" } },
+    { "falcon", 0, { punct_runs, GPT2, "[0-9][0-9][0-9]" } },
     { "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", 0, { DIGIT, GPT2 } },
     { "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert mpt olmo "
       "jais trillion granite-docling exaone4 jina-v1-en jina-v2-code roberta-bpe", 0, { GPT2 } },
