@@ -105,31 +105,33 @@ static size_t spaces_after(qn_tok_str s, size_t at)
     return at;
 }
 
-bool qn_added_next(const qn_tokenizer *t, const qn_matcher *m, qn_tok_str s, size_t *at,
-                   size_t done, bool parse, qn_cut *cut)
+bool qn_added_next(const qn_tokenizer *t, qn_cutter *c)
 {
+    const qn_matcher *m = c->m;
+    qn_tok_str s = c->s;
+    c->done = c->end;
     if (!m->any)
         return false;
-    while (*at < s.n) {
+    while (c->at < s.n) {
         int32_t value = 0;
-        size_t len = 0;
-        if (m->first[(unsigned char)s.s[*at]])
-            len = qn_trie_longest(&m->trie, s.s + *at, s.n - *at, &value);
+        size_t len = 0, start = c->at;
+        if (m->first[(unsigned char)s.s[start]])
+            len = qn_trie_longest(&m->trie, s.s + start, s.n - start, &value);
         if (len == 0) {
-            (*at)++;
+            c->at++;
             continue;
         }
         const qn_added *a = &t->added[t->n_added - 1 - (size_t)value];
-        size_t start = *at, end = start + len;
-        *at = end; /* a match that is turned down is passed over all the same */
-        if ((a->special && !parse) ||
-            (a->single_word && (word_before(s, start) || word_after(s, end))))
+        size_t end = start + len;
+        c->at = end; /* a match that is turned down is passed over all the same */
+        bool joined = a->single_word && (word_before(s, start) || word_after(s, end));
+        if ((a->special && !c->parse) || joined)
             continue;
-        if (a->lstrip)
-            start = spaces_before(s, start, done < start ? done : start);
-        if (a->rstrip)
-            end = spaces_after(s, end);
-        *cut = (qn_cut){ start < done ? done : start, end, a->id };
+        if (start < c->done) /* the token before swallowed the beginning of this one */
+            start = c->done;
+        c->start = a->lstrip ? spaces_before(s, start, c->done) : start;
+        c->end = a->rstrip ? spaces_after(s, end) : end;
+        c->id = a->id;
         return true;
     }
     return false;

@@ -99,7 +99,7 @@ static const struct {
       "jais trillion granite-docling exaone4 jina-v1-en jina-v2-code roberta-bpe", 0, { GPT2 } },
     { "qwen2", NFC, { CL100K(DIGIT) } },
     { "stablelm2 deepseek-r1-qwen kormo f2llmv2 megrez hunyuan solar-open grok-2", 0, { CL100K(DIGIT) } },
-    { "qwen35", NFC,
+    { "qwen35", 0,
       { CONTR "|" START "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" TAIL } },
     { "poro-chat bloom gpt3-finnish", 0, { NOT_PUNCT } },
     { "viking", 0, { NOT_PUNCT, DIGIT } },

@@ -271,14 +271,16 @@ void qn_wordlevel_attach(qn_tokenizer *t, int32_t unk);
 /* added_tokens.c */
 int qn_added_put(qn_tokenizer *t, const qn_added *a, qn_error *err);
 void qn_added_build(qn_tokenizer *t, bool normalize); /* after the last one */
-/* Calls back are not needed: fills spans and ids alternately. See qn_added_next. */
-typedef struct qn_cut {
-    size_t start, end; /* of the token, white space it swallowed included */
+/* Walks over the tokens in a text. Set matcher, text and parse; the rest starts as zero. */
+typedef struct qn_cutter {
+    const qn_matcher *m;
+    qn_tok_str s;
+    bool parse;
+    size_t at, done;   /* where to look on; where the last token ended */
+    size_t start, end; /* of the token found, white space it swallowed included */
     int32_t id;
-} qn_cut;
-/* The next token in s at or after *at; false: no more. `done` is where the last one ended. */
-bool qn_added_next(const qn_tokenizer *t, const qn_matcher *m, qn_tok_str s, size_t *at,
-                   size_t done, bool parse, qn_cut *cut);
+} qn_cutter;
+bool qn_added_next(const qn_tokenizer *t, qn_cutter *c); /* false: no more */
 
 /* load_*.c */
 int qn_tok_load_json(qn_tokenizer *t, const char *json, size_t n, qn_error *err);

@@ -171,9 +171,8 @@ static int load_file(qn_tokenizer *t, const char *path, const char *dir, qn_erro
 
 static int load_folder(qn_tokenizer *t, qn_arena *a, const char *dir, qn_error *err)
 {
-    static const char *const name[] = { "tokenizer.json", "tokenizer.model",
-                                        "spiece.model",   "sentencepiece.bpe.model",
-                                        "tiktoken.model", "qwen.tiktoken" };
+    static const char *const name[] = { "tokenizer.json", "tokenizer.model", "spiece.model",
+                                        "sentencepiece.bpe.model", "tiktoken.model" };
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
         const char *path = qn_path_join(a, dir, name[i]);
         if (!qn_is_file(path))

@@ -226,6 +226,12 @@ static int encode_plain(const qn_tokenizer *t, qn_scratch *x, qn_tok_text in, qn
     return rc;
 }
 
+/* The rest of `s` from `from` on, up to `to`. */
+static qn_tok_text part(qn_tok_text s, size_t from, size_t to)
+{
+    return (qn_tok_text){ s.p + from, to - from, s.zero > from ? s.zero - from : 0 };
+}
+
 /* Text between tokens of the first kind: normalized, then cut at tokens of the second kind. */
 static int encode_between(const qn_tokenizer *t, qn_scratch *x, qn_tok_text in, bool parse,
                           qn_ids *out)
@@ -233,40 +239,33 @@ static int encode_between(const qn_tokenizer *t, qn_scratch *x, qn_tok_text in, 
     if (in.n == 0)
         return QN_OK;
     qn_tok_text s = qn_normalize(t, x, in);
-    size_t at = 0, from = 0;
-    qn_cut cut;
+    qn_cutter c = { .m = &t->normed, .s = { s.p, s.n }, .parse = parse };
     int rc = QN_OK;
-    while (rc == QN_OK &&
-           qn_added_next(t, &t->normed, (qn_tok_str){ s.p, s.n }, &at, from, parse, &cut)) {
-        size_t zero = s.zero > from ? s.zero - from : 0;
-        if (cut.start > from)
-            rc = encode_plain(t, x, (qn_tok_text){ s.p + from, cut.start - from, zero }, out);
-        qn_ids_add(out, cut.id);
-        from = cut.end;
+    while (rc == QN_OK && qn_added_next(t, &c)) {
+        if (c.start > c.done)
+            rc = encode_plain(t, x, part(s, c.done, c.start), out);
+        qn_ids_add(out, c.id);
     }
-    size_t zero = s.zero > from ? s.zero - from : 0;
-    if (rc == QN_OK && from < s.n)
-        rc = encode_plain(t, x, (qn_tok_text){ s.p + from, s.n - from, zero }, out);
+    if (rc == QN_OK && c.done < s.n)
+        rc = encode_plain(t, x, part(s, c.done, s.n), out);
     return rc;
 }
 
-static int encode_text(const qn_tokenizer *t, qn_scratch *x, qn_tok_str s, bool parse, qn_ids *out)
+static int encode_text(const qn_tokenizer *t, qn_scratch *x, qn_tok_str text, bool parse,
+                       qn_ids *out)
 {
-    size_t at = 0, from = 0;
-    qn_cut cut;
-    int rc = QN_OK;
     uint32_t cp;
-    size_t first = s.n ? (size_t)qn_utf8_decode(s.s, s.n, &cp) : 0;
-    while (rc == QN_OK && qn_added_next(t, &t->raw, s, &at, from, parse, &cut)) {
-        if (cut.start > from)
-            rc = encode_between(
-                t, x, (qn_tok_text){ s.s + from, cut.start - from, from ? 0 : first }, parse, out);
-        qn_ids_add(out, cut.id);
-        from = cut.end;
+    size_t first = text.n ? (size_t)qn_utf8_decode(text.s, text.n, &cp) : 0;
+    qn_tok_text s = { text.s, text.n, first };
+    qn_cutter c = { .m = &t->raw, .s = text, .parse = parse };
+    int rc = QN_OK;
+    while (rc == QN_OK && qn_added_next(t, &c)) {
+        if (c.start > c.done)
+            rc = encode_between(t, x, part(s, c.done, c.start), parse, out);
+        qn_ids_add(out, c.id);
     }
-    if (rc == QN_OK && from < s.n)
-        rc = encode_between(t, x, (qn_tok_text){ s.s + from, s.n - from, from ? 0 : first }, parse,
-                            out);
+    if (rc == QN_OK && c.done < s.n)
+        rc = encode_between(t, x, part(s, c.done, s.n), parse, out);
     return rc;
 }
 
