@@ -206,18 +206,16 @@ static void strip_token(qn_detok *d, size_t i, const char *s, size_t n)
 static void replace_token(qn_detok *d, size_t i, const char *s, size_t n)
 {
     const qn_dec *k = &d->t->dec[i];
+    qn_rx_search q = { .text = s, .n = n };
     qn_buf out = { 0 };
-    size_t at = 0, done = 0, from, to;
-    while (at <= n && qn_regex_next(k->re, &d->rx, s, n, at, &from, &to) > 0) {
-        qn_buf_add(&out, s + done, from - done);
+    size_t done = 0;
+    uint32_t cp;
+    while (q.from <= n && qn_regex_next(k->re, &d->rx, &q) > 0) {
+        qn_buf_add(&out, s + done, q.s - done);
         qn_buf_add(&out, k->text, k->n_text);
-        done = to;
-        at = to;
-        if (from == to) {
-            if (at == n)
-                break;
-            at += (size_t)qn_utf8_decode(s + at, n - at, &(uint32_t){ 0 });
-        }
+        done = q.from = q.e;
+        if (q.s == q.e) /* an empty match: look further on */
+            q.from += q.e < n ? (size_t)qn_utf8_decode(s + q.e, n - q.e, &cp) : 1;
     }
     qn_buf_add(&out, s + done, n - done);
     feed(d, i + 1, qn_buf_cstr(&out), out.len);

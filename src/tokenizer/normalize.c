@@ -120,26 +120,35 @@ static bool strip(const qn_norm *step, qn_tok_text in, qn_buf *out, size_t *zero
     return true;
 }
 
+/* One character on from `at`, or past the end. */
+static size_t step_over(const char *s, size_t n, size_t at)
+{
+    uint32_t cp;
+    return at < n ? at + (size_t)qn_utf8_decode(s + at, n - at, &cp) : n + 1;
+}
+
 static bool replace(const qn_norm *step, qn_scratch *x, qn_tok_text in, qn_buf *out, size_t *zero)
 {
-    size_t at = 0, done = 0, s, e;
+    qn_rx_search q = { .text = in.p, .n = in.n };
+    size_t done = 0;
     bool changed = false;
-    while (at <= in.n) {
-        int rc = qn_regex_next(step->re, &x->rx, in.p, in.n, at, &s, &e);
+    while (q.from <= in.n) {
+        int rc = qn_regex_next(step->re, &x->rx, &q);
         x->failed = x->failed || rc < 0;
         if (rc <= 0)
             break;
-        at = e;
-        if (s == e) { /* an empty match: step over one character, and not twice at the same place */
-            at += at < in.n ? (size_t)qn_utf8_decode(in.p + at, in.n - at, &(uint32_t){ 0 }) : 1;
-            if (changed && s == done)
+        q.from = q.e;
+        if (q.s ==
+            q.e) { /* empty matches move on by a character, and do not follow a match directly */
+            q.from = step_over(in.p, in.n, q.e);
+            if (changed && q.s == done)
                 continue;
         }
-        qn_buf_add(out, in.p + done, s - done);
+        qn_buf_add(out, in.p + done, q.s - done);
         qn_buf_add(out, step->text, step->n_text);
-        if (s < in.zero)
-            *zero = e <= in.zero ? out->len : 0;
-        done = e;
+        if (q.s < in.zero)
+            *zero = q.e <= in.zero ? out->len : 0;
+        done = q.e;
         changed = true;
     }
     if (!changed)

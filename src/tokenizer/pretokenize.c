@@ -95,24 +95,26 @@ static void begin_piece(cutter *c)
 
 static void cut_regex(cutter *c, const qn_regex *re, qn_span p)
 {
-    const char *s = c->text + p.start;
-    size_t at = 0, done = 0, from, to;
+    qn_rx_search q = { .text = c->text + p.start, .n = p.n };
+    size_t done = 0;
     bool any = false;
-    while (at <= p.n) {
-        int rc = qn_regex_next(re, &c->x->rx, s, p.n, at, &from, &to);
+    uint32_t cp;
+    while (q.from <= p.n) {
+        int rc = qn_regex_next(re, &c->x->rx, &q);
         c->x->failed = c->x->failed || rc < 0;
         if (rc <= 0)
             break;
-        if (from == to && any &&
-            from == done) { /* an empty match right after a match: look further on */
-            at = from +
-                 (from < p.n ? (size_t)qn_utf8_decode(s + from, p.n - from, &(uint32_t){ 0 }) : 1);
+        if (q.s == q.e && any &&
+            q.s == done) { /* an empty match right after a match: look further on */
+            q.from = q.s + 1;
+            if (q.s < p.n)
+                q.from = q.s + (size_t)qn_utf8_decode(q.text + q.s, p.n - q.s, &cp);
             continue;
         }
-        if (from > done)
-            stretch(c, p.start + done, from - done, false);
-        stretch(c, p.start + from, to - from, true);
-        at = done = to;
+        if (q.s > done)
+            stretch(c, p.start + done, q.s - done, false);
+        stretch(c, p.start + q.s, q.e - q.s, true);
+        q.from = done = q.e;
         any = true;
     }
     if (done < p.n)

@@ -102,53 +102,54 @@ static void prepare(qn_rx_scratch *x)
     x->stack = stack;
 }
 
-static int next_literal(const qn_regex *r, const char *text, size_t n, size_t from, size_t *s,
-                        size_t *e)
+static int next_literal(const qn_regex *r, qn_rx_search *q)
 {
-    if (from > n)
+    if (q->from > q->n)
         return 0;
-    if (r->n_literal == 0) { /* an empty needle is found everywhere, as a pattern would be */
-        *s = *e = from;
+    q->s = q->e = q->from;
+    if (r->n_literal == 0) /* an empty needle is found everywhere, as a pattern would be */
         return 1;
-    }
-    const char *at = memmem(text + from, n - from, r->literal, r->n_literal);
+    const char *at = memmem(q->text + q->from, q->n - q->from, r->literal, r->n_literal);
     if (!at)
         return 0;
-    *s = (size_t)(at - text);
-    *e = *s + r->n_literal;
+    q->s = (size_t)(at - q->text);
+    q->e = q->s + r->n_literal;
     return 1;
 }
 
-int qn_regex_next(const qn_regex *r, qn_rx_scratch *x, const char *text, size_t n, size_t from,
-                  size_t *s, size_t *e)
+static int next_fast(const qn_splitter *w, qn_rx_search *q)
+{
+    for (size_t at = q->from; at < q->n;) {
+        size_t end = w->match(w, q->text, q->n, at);
+        if (end > at) {
+            q->s = at;
+            q->e = end;
+            return 1;
+        }
+        do
+            at++;
+        while (at < q->n && ((unsigned char)q->text[at] & 0xc0) == 0x80);
+    }
+    return 0;
+}
+
+int qn_regex_next(const qn_regex *r, qn_rx_scratch *x, qn_rx_search *q)
 {
     if (r->literal)
-        return next_literal(r, text, n, from, s, e);
-    if (r->fast) {
-        for (size_t at = from; at < n;) {
-            size_t end = r->fast->match(r->fast, text, n, at);
-            if (end > at) {
-                *s = at;
-                *e = end;
-                return 1;
-            }
-            do
-                at++;
-            while (at < n && ((unsigned char)text[at] & 0xc0) == 0x80);
-        }
-        return 0;
-    }
+        return next_literal(r, q);
+    if (r->fast)
+        return next_fast(r->fast, q);
     if (!x->match)
         prepare(x);
-    int rc =
-        pcre2_match(r->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, x->match, x->context);
+    int rc = pcre2_match(r->code, (PCRE2_SPTR)q->text, q->n, q->from, PCRE2_NO_UTF_CHECK, x->match,
+                         x->context);
     if (rc == PCRE2_ERROR_NOMATCH)
         return 0;
     if (rc < 0)
         return -1;
     const PCRE2_SIZE *v = pcre2_get_ovector_pointer(x->match);
-    *s = v[0];
-    *e = v[1];
+    q->s = v[0];
+    q->e = v[1];
     return v[0] <= v[1] ? 1 : -1; /* \K in a look-ahead can turn them round */
 }
 

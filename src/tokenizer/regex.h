@@ -32,10 +32,15 @@ void qn_regex_close(qn_regex *r);
 void qn_regex_force_pcre(qn_regex *r);
 bool qn_regex_is_fast(const qn_regex *r);
 
-/* Finds the first match in text[from..n); look-behind may see text[0..from). 1: found, *s and *e are set;
- * 0: none; negative: a limit that guards against exploding patterns was hit. */
-int qn_regex_next(const qn_regex *r, qn_rx_scratch *x, const char *text, size_t n, size_t from,
-                  size_t *s, size_t *e);
+/* A search in text[0..n) from `from` on; look-behind may see what is before. A match is [s, e). */
+typedef struct qn_rx_search {
+    const char *text;
+    size_t n, from, s, e;
+} qn_rx_search;
+
+/* Finds the first match. 1: found; 0: none; negative: a limit that guards against exploding patterns was
+ * hit. `from` is the caller's to move on. */
+int qn_regex_next(const qn_regex *r, qn_rx_scratch *x, qn_rx_search *q);
 
 void qn_rx_scratch_free(qn_rx_scratch *x);
 
