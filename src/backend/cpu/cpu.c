@@ -8,7 +8,8 @@
 
 #define MAX_THREADS 1024
 
-static const qn_fuse_rule *const rules[] = { NULL };
+static const qn_fuse_rule *const rules[] = { &qn_cpu_fuse_linears, &qn_cpu_fuse_glu,
+                                             &qn_cpu_fuse_add_norm, NULL };
 
 static void cpu_close(qn_backend *be)
 {
