@@ -47,6 +47,15 @@ void qn_decode_tq1_0(const void *in, float *out, int64_t n);
 void qn_decode_tq2_0(const void *in, float *out, int64_t n);
 void qn_decode_q1_0(const void *in, float *out, int64_t n);
 
+/* Lattices: layout_lattice.c. */
+void qn_decode_iq1_s(const void *in, float *out, int64_t n);
+void qn_decode_iq1_m(const void *in, float *out, int64_t n);
+void qn_decode_iq2_xxs(const void *in, float *out, int64_t n);
+void qn_decode_iq2_xs(const void *in, float *out, int64_t n);
+void qn_decode_iq2_s(const void *in, float *out, int64_t n);
+void qn_decode_iq3_xxs(const void *in, float *out, int64_t n);
+void qn_decode_iq3_s(const void *in, float *out, int64_t n);
+
 static inline uint16_t load_u16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);
