@@ -1,5 +1,5 @@
-/* test_quant.c - the weight layouts against bytes and values of other programs (kit/quant): decoding bit for bit, products within
- * the stated bound, encoders code for code. */
+/* test_quant.c - the weight layouts against bytes and values of other programs (the kit's quant folder, or the part
+ * of it in quant/ here): decoding bit for bit, products within the stated bound, encoders code for code. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,12 +15,18 @@
 #include "tensor/float8.h"
 #include "tensor/grouped.h"
 
+/* The kit where there is one, else the smaller set in the tree. */
+static const char *golden_dir(void)
+{
+    return qn_is_dir(QUERN_KIT "/quant") ? QUERN_KIT "/quant" : QUERN_SOURCE "/tests/golden/quant";
+}
+
 static qn_st *open_golden(const char *file)
 {
     qn_st *s;
     qn_error err = { 0 };
     char path[1024];
-    snprintf(path, sizeof path, QUERN_KIT "/quant/%s", file);
+    snprintf(path, sizeof path, "%s/%s", golden_dir(), file);
     int rc = qn_st_open(&s, path, &err);
     if (rc != QN_OK)
         fail_msg("%s", err.msg);
@@ -220,7 +226,7 @@ static void affine_decodes_and_encodes_exactly(void **state)
             check_affine_encoder(s, base, &w);
         n++;
     }
-    assert_true(n >= 25);
+    assert_true(n >= 9);
     qn_st_close(s);
 }
 
@@ -346,9 +352,5 @@ int main(void)
         cmocka_unit_test(fp8_blocks_decode_with_ragged_edges),
         cmocka_unit_test(gptoss_blocks_are_mxfp4_words),
     };
-    if (!qn_is_dir(QUERN_KIT "/quant")) {
-        puts("skipped: no kit");
-        return 77;
-    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
