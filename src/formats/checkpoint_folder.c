@@ -51,9 +51,10 @@ static int plain_weight(qn_checkpoint *c, const qn_st_tensor *t, qn_weight *w, q
     return QN_OK;
 }
 
-static int add_tensors(qn_checkpoint *c, qn_packing *p, qn_error *err)
+int qn_checkpoint_add_tensors(qn_checkpoint *c, qn_error *err)
 {
-    int rc = QN_OK;
+    qn_packing *p;
+    int rc = qn_packing_open(&p, c, err);
     for (size_t i = 0; i < qn_st_count(c->st) && rc == QN_OK; i++) {
         const qn_st_tensor *t = qn_st_at(c->st, i);
         qn_packed_role role = qn_packed_role_of(p, t);
@@ -64,15 +65,17 @@ static int add_tensors(qn_checkpoint *c, qn_packing *p, qn_error *err)
             rc = qn_packed_weight(p, t, &w, err);
             c->format = w.layout == QN_FP8_BLOCK ? c->format : "mlx";
         } else if (qn_packed_lacks_scales(p, t)) {
-            return qn_fail(err, QN_ERR_FORMAT, "%s: tensor '%.100s': %s codes without scales",
-                           c->path, t->name, qn_layout_get((qn_layout)t->layout)->name);
+            rc = qn_fail(err, QN_ERR_FORMAT, "%s: tensor '%.100s': %s codes without scales",
+                         c->path, t->name, qn_layout_get((qn_layout)t->layout)->name);
         } else {
             rc = plain_weight(c, t, &w, err);
         }
-        w.name = common_name(&c->arena, w.name);
-        if (rc == QN_OK)
+        if (rc == QN_OK) {
+            w.name = common_name(&c->arena, w.name);
             qn_checkpoint_add(c, &w);
+        }
     }
+    qn_packing_close(p);
     return rc;
 }
 
@@ -95,12 +98,6 @@ int qn_checkpoint_fill_folder(qn_checkpoint *c, qn_error *err)
         if (!c->generation)
             return err && err->code ? err->code : QN_ERR_FORMAT;
     }
-    qn_packing *p = NULL;
     int rc = qn_st_open(&c->st, c->path, err);
-    if (rc == QN_OK)
-        rc = qn_packing_open(&p, c, err);
-    if (rc == QN_OK)
-        rc = add_tensors(c, p, err);
-    qn_packing_close(p);
-    return rc;
+    return rc == QN_OK ? qn_checkpoint_add_tensors(c, err) : rc;
 }

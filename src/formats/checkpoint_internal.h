@@ -35,6 +35,8 @@ const void *qn_checkpoint_aligned(qn_checkpoint *c, const void *data, size_t byt
 void *qn_checkpoint_memory(qn_checkpoint *c, size_t bytes);
 
 int qn_checkpoint_fill_folder(qn_checkpoint *c, qn_error *err);
+/* Makes weights of all tensors of c->st by the rules of c->config. */
+int qn_checkpoint_add_tensors(qn_checkpoint *c, qn_error *err);
 int qn_checkpoint_fill_gguf(qn_checkpoint *c, qn_error *err);
 
 #endif
