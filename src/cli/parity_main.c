@@ -1,6 +1,7 @@
 /* parity_main.c - quern-parity: runs kit cases through the normal loader and the engine's lower half.
  *
  *   quern-parity CASE_DIR|FILE.gguf... [--compute f32|default] [--threads N]
+ *   quern-parity --families        docs/families.md, from the registry
  *
  * One line a case: PASS, FAIL or SKIP, its name, the largest logit error over the logits' standard deviation, how
  * many greedy tokens agree, and why. Exit status 1 when any failed. */
@@ -67,10 +68,28 @@ static void print_result(const qn_parity_case *c, const qn_parity_result *r)
     fflush(stdout);
 }
 
+/* The registry as docs/families.md; tests/families/test_registry.c holds the file against it. */
+static int print_families(void)
+{
+    puts("# Families\n\n"
+         "The model types that load, from `quern-parity --families`. Each family is one file in\n"
+         "`src/families/`; [adding-a-family.md](adding-a-family.md) says how to write one.\n\n"
+         "| family | model types of config.json | models |\n| --- | --- | --- |");
+    for (const qn_family *const *f = qn_family_all(); *f; f++) {
+        printf("| [%s](../src/families/%s.c) |", (*f)->name, (*f)->name);
+        for (const char *const *type = (*f)->model_types; *type; type++)
+            printf(" `%s`", *type);
+        printf(" | %s |\n", (*f)->about);
+    }
+    return 0;
+}
+
 static int usage(FILE *to)
 {
     fputs("usage: quern-parity CASE_DIR|FILE.gguf... [--compute f32|default] [--threads N]\n"
-          "  compares tiny models with the reference's numbers; default --compute f32\n",
+          "  compares tiny models with the reference's numbers; default --compute f32\n"
+          "       quern-parity --families\n"
+          "  prints docs/families.md\n",
           to);
     return 2;
 }
@@ -101,6 +120,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0)
             return usage(stdout) - 2;
+        if (strcmp(argv[i], "--families") == 0)
+            return print_families();
         if (argv[i][0] == '-' && !take_option(&opt, argc, argv, &i))
             return usage(stderr);
     }
