@@ -53,9 +53,10 @@ static int prepare(qn_model *m, const qn_backend_options *opt, qn_error *err)
 int qn_model_load(qn_model **out, const char *path, const qn_load_options *opt, qn_error *err)
 {
     static const qn_load_options defaults;
+    qn_error local;
     *out = NULL;
-    if (!opt)
-        opt = &defaults;
+    opt = opt ? opt : &defaults;
+    err = err ? err : &local;
     qn_model *m = qn_alloc(sizeof *m);
     m->path = qn_strdup(path);
     m->exact = opt->backend.exact;
@@ -66,7 +67,8 @@ int qn_model_load(qn_model **out, const char *path, const qn_load_options *opt, 
             rc = build(m, err);
         if (rc == QN_OK)
             rc = prepare(m, &opt->backend, err);
-        if (rc != QN_OK)
+        /* What comes from the checkpoint's own files names them already. */
+        if (rc != QN_OK && strncmp(err->msg, path, strlen(path)) != 0)
             qn_fail_in(err, rc, "%s", path);
     }
     if (rc == QN_OK)

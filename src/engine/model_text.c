@@ -1,8 +1,11 @@
 /* model_text.c - what a checkpoint says about text: tokenizer, chat template and the ids that end an answer.
  *
  * A GGUF file carries all three in its metadata; a folder has files of the usual names. */
+#include "base/log.h"
+#include "engine/gguf_tokenizer.h"
 #include "engine/model.h"
-#include "formats/gguf.h"
+#include "tokenizer/template.h"
+#include "tokenizer/tokenizer.h"
 
 /* ---- ids that end an answer ---- */
 
@@ -30,31 +33,43 @@ static bool add_eos_json(qn_model *m, const qn_json *v)
     return true;
 }
 
-/* The generation config overrides the model's, whose text part overrides the whole. A GGUF file names the end
- * of the text and, for chat models, the end of a turn. */
+/* The generation config overrides the model's, whose text part overrides the whole. A chat model's tokenizer
+ * may know the end of a turn; where nothing else is said its end of text counts. */
 static void collect_eos(qn_model *m)
 {
     static const char key[] = "eos_token_id";
     if (!add_eos_json(m, qn_json_get(qn_checkpoint_generation(m->ck), key)) &&
         !add_eos_json(m, qn_json_get(m->config.json, key)))
         add_eos_json(m, qn_json_get(m->config.outer, key));
+    if (m->tokenizer && m->n_eos == 0)
+        add_eos(m, qn_tokenizer_special(m->tokenizer, QN_TOK_EOS));
+    if (m->tokenizer)
+        add_eos(m, qn_tokenizer_special(m->tokenizer, QN_TOK_EOT));
+}
+
+static int open_tokenizer(qn_model *m, qn_error *err)
+{
     const struct qn_gguf *g = qn_checkpoint_gguf(m->ck);
-    if (g) {
-        add_eos(m, qn_gguf_int(g, "tokenizer.ggml.eos_token_id", -1));
-        add_eos(m, qn_gguf_int(g, "tokenizer.ggml.eot_token_id", -1));
-        add_eos(m, qn_gguf_int(g, "tokenizer.ggml.eom_token_id", -1));
-    }
+    if (g)
+        return qn_gguf_tokenizer_open(&m->tokenizer, g, err);
+    return qn_tokenizer_open(&m->tokenizer, m->path, err);
 }
 
 int qn_model_load_text(qn_model *m, bool no_tokenizer, qn_error *err)
 {
-    (void)no_tokenizer;
-    (void)err;
+    int rc = no_tokenizer ? QN_OK : open_tokenizer(m, err);
+    if (rc != QN_OK && rc != QN_ERR_NOT_FOUND)
+        return rc;
+    rc = no_tokenizer ? QN_OK : qn_template_load(&m->chat, m->path, err);
+    if (rc != QN_OK && rc != QN_ERR_NOT_FOUND) /* text can still be continued without it */
+        qn_log(QN_LOG_WARN, "no chat template: %s", err->msg);
     collect_eos(m);
+    *err = (qn_error){ 0 };
     return QN_OK;
 }
 
 void qn_model_unload_text(qn_model *m)
 {
-    (void)m;
+    qn_template_close(m->chat);
+    qn_tokenizer_close(m->tokenizer);
 }
