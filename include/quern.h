@@ -134,6 +134,27 @@ QN_API void qn_template_close(qn_template *t); /* NULL is fine */
 QN_API char *qn_template_json_dup(const qn_template *t, const char *chat, size_t n, const char *now,
                                   qn_error *err);
 
+/* ---- tokenizers by themselves: no weights are read ---- */
+
+typedef struct qn_tokenizer qn_tokenizer;
+
+/* `path` is a tokenizer.json, a sentencepiece .model, a rank file, a .gguf file, or a folder that holds one
+ * of them. On failure *out is NULL and err names file and field. Usable by any number of threads. */
+QN_API int qn_tokenizer_load(qn_tokenizer **out, const char *path, qn_error *err);
+QN_API void qn_tokenizer_close(qn_tokenizer *t); /* NULL is fine */
+
+/* As qn_tokenize and qn_detokenize_dup. */
+QN_API int qn_tokenizer_ids(const qn_tokenizer *t, const char *text, size_t n, int flags,
+                            int32_t **ids, size_t *n_ids, qn_error *err);
+QN_API char *qn_tokenizer_text_dup(const qn_tokenizer *t, const int32_t *ids, size_t n,
+                                   bool with_special, size_t *len);
+
+/* How the vocabulary writes one token; NULL when there is no such id. *n counts bytes. */
+QN_API const char *qn_tokenizer_piece(const qn_tokenizer *t, int32_t id, size_t *n);
+
+/* Whether the reference for this kind of file reads control tokens in plain text as such. */
+QN_API bool qn_tokenizer_parses(const qn_tokenizer *t);
+
 /* ---- engines: one thread that runs any number of requests on one model ---- */
 
 typedef struct qn_engine qn_engine;
