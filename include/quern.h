@@ -143,9 +143,9 @@ typedef struct qn_tokenizer qn_tokenizer;
 QN_API int qn_tokenizer_load(qn_tokenizer **out, const char *path, qn_error *err);
 QN_API void qn_tokenizer_close(qn_tokenizer *t); /* NULL is fine */
 
-/* As qn_tokenize and qn_detokenize_dup. */
-QN_API int qn_tokenizer_ids(const qn_tokenizer *t, const char *text, size_t n, int flags,
-                            int32_t **ids, size_t *n_ids, qn_error *err);
+/* As qn_tokenize and qn_detokenize_dup. Ids: NULL on failure, never for an empty list. */
+QN_API int32_t *qn_tokenizer_ids_dup(const qn_tokenizer *t, const char *text, size_t n, int flags,
+                                     size_t *n_ids, qn_error *err);
 QN_API char *qn_tokenizer_text_dup(const qn_tokenizer *t, const int32_t *ids, size_t n,
                                    bool with_special, size_t *len);
 

@@ -57,13 +57,13 @@ static void put_ids(const qn_tokenizer *t, const int32_t *ids, size_t n_ids, boo
 static int encode(const qn_tokenizer *t, const char *text, size_t n, const options *o)
 {
     qn_error err = { 0 };
-    int32_t *ids;
     size_t n_ids;
     /* Without what surrounds a text, the result is the plain encoding of its kind of file. */
     int flags = o->no_special ? 0 : QN_TOKENIZE_SPECIAL;
     if (!o->no_special || qn_tokenizer_parses(t))
         flags |= QN_TOKENIZE_MARKUP;
-    if (qn_tokenizer_ids(t, text, n, flags, &ids, &n_ids, &err) != QN_OK)
+    int32_t *ids = qn_tokenizer_ids_dup(t, text, n, flags, &n_ids, &err);
+    if (!ids)
         return qn_cli_fail(&err);
     qn_buf out = { 0 };
     put_ids(t, ids, n_ids, o->json, &out);

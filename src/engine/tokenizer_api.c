@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "engine/gguf_tokenizer.h"
 
 static int load_gguf(qn_tokenizer **out, const char *path, qn_error *err)
@@ -46,16 +47,18 @@ int qn_tokenizer_load(qn_tokenizer **out, const char *path, qn_error *err)
     return rc;
 }
 
-int qn_tokenizer_ids(const qn_tokenizer *t, const char *text, size_t n, int flags, int32_t **ids,
-                     size_t *n_ids, qn_error *err)
+int32_t *qn_tokenizer_ids_dup(const qn_tokenizer *t, const char *text, size_t n, int flags,
+                              size_t *n_ids, qn_error *err)
 {
     qn_ids list = { 0 };
     unsigned how = (flags & QN_TOKENIZE_SPECIAL ? QN_ENCODE_SPECIAL : 0) |
                    (flags & QN_TOKENIZE_MARKUP ? QN_ENCODE_PARSE : 0);
     int rc = qn_tokenizer_encode(t, text, n, how, &list, err);
-    *ids = list.v;
     *n_ids = list.n;
-    return rc;
+    if (rc == QN_OK)
+        return list.v ? list.v : qn_alloc(sizeof *list.v);
+    qn_ids_free(&list);
+    return NULL;
 }
 
 char *qn_tokenizer_text_dup(const qn_tokenizer *t, const int32_t *ids, size_t n, bool with_special,
