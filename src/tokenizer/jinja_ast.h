@@ -187,7 +187,7 @@ qn_jnode *qn_jparse_expression(qn_jparser *p, bool with_cond);
 #define QN_JTUPLE_PARENS    2
 #define QN_JTUPLE_SIMPLE    4 /* names and literals only */
 #define QN_JTUPLE_NAMESPACE 8 /* ns.attr may stand there */
-qn_jnode *qn_jparse_tuple(qn_jparser *p, int flags, const char *end_name);
+qn_jnode *qn_jparse_tuple(qn_jparser *p, int flags);
 qn_jnode *qn_jparse_primary(qn_jparser *p, bool with_namespace);
 qn_jnode *qn_jparse_filter_chain(qn_jparser *p, qn_jnode *node, bool start_inline);
 

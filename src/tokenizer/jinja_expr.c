@@ -458,7 +458,7 @@ qn_jnode *qn_jparse_primary(qn_jparser *p, bool with_namespace)
         return leaf(p, t->v, t->line);
     case QN_JT_LPAREN: {
         qn_jadvance(p);
-        qn_jnode *n = qn_jparse_tuple(p, QN_JTUPLE_PARENS, NULL);
+        qn_jnode *n = qn_jparse_tuple(p, QN_JTUPLE_PARENS);
         qn_jexpect(p, QN_JT_RPAREN);
         return n;
     }
@@ -474,20 +474,19 @@ qn_jnode *qn_jparse_primary(qn_jparser *p, bool with_namespace)
     }
 }
 
-static bool at_tuple_end(const qn_jparser *p, const char *end_name)
+static bool at_tuple_end(const qn_jparser *p)
 {
-    return qn_jat(p, QN_JT_VAR_END) || qn_jat(p, QN_JT_BLOCK_END) || qn_jat(p, QN_JT_RPAREN) ||
-           (end_name && qn_jat_name(p, end_name));
+    return qn_jat(p, QN_JT_VAR_END) || qn_jat(p, QN_JT_BLOCK_END) || qn_jat(p, QN_JT_RPAREN);
 }
 
-qn_jnode *qn_jparse_tuple(qn_jparser *p, int flags, const char *end_name)
+qn_jnode *qn_jparse_tuple(qn_jparser *p, int flags)
 {
     qn_jnode *n = qn_jnode_new(p, QN_JN_TUPLE, p->t->line);
     bool is_tuple = false;
     while (qn_jok(p->r)) {
         if (n->items.n)
             qn_jexpect(p, QN_JT_COMMA);
-        if (at_tuple_end(p, end_name))
+        if (at_tuple_end(p))
             break;
         if (flags & QN_JTUPLE_SIMPLE) {
             if (qn_jenter(p->r)) /* targets nest in parentheses without passing an expression */

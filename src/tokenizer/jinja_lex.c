@@ -153,7 +153,8 @@ static void lex_raw(lexer *x)
         advance(x, end);
         return;
     }
-    lex_fail(x, "Missing end of raw directive");
+    if (x->at < x->n) /* at the very end the reference does not mind */
+        lex_fail(x, "Missing end of raw directive");
 }
 
 static void lex_comment(lexer *x)
@@ -165,7 +166,8 @@ static void lex_comment(lexer *x)
             return;
         }
     }
-    lex_fail(x, "Missing end of comment tag");
+    if (x->at < x->n)
+        lex_fail(x, "Missing end of comment tag");
 }
 
 /* --- inside tags --- */

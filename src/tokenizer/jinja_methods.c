@@ -149,9 +149,8 @@ static void split_space(qn_jrun *r, const qn_jstr *s, int64_t max, qn_jlist *out
         if (i >= s->n || !qn_jtick(r, 1))
             return;
         size_t from = i;
-        if (max-- == 0) { /* the rest, without the space that ends it */
-            qn_jval rest = qn_jstr_cut(r, s, from, s->n);
-            qn_jlist_add(r, out, qn_jstrip(r, rest.s, NULL, QN_JSTRIP_RIGHT));
+        if (max-- == 0) { /* the rest, with the space that ends it */
+            qn_jlist_add(r, out, qn_jstr_cut(r, s, from, s->n));
             return;
         }
         while (i < s->n && (qn_utf8_decode(s->p + i, s->n - i, &cp), !qn_jis_space(cp)))
@@ -170,8 +169,7 @@ static void rsplit_space(qn_jrun *r, const qn_jstr *s, int64_t max, qn_jlist *ou
         if (end == 0 || !qn_jtick(r, 1))
             return;
         if (max-- == 0) {
-            qn_jval rest = qn_jstr_cut(r, s, 0, end);
-            qn_jlist_add(r, out, qn_jstrip(r, rest.s, NULL, QN_JSTRIP_LEFT));
+            qn_jlist_add(r, out, qn_jstr_cut(r, s, 0, end));
             return;
         }
         size_t from = end;

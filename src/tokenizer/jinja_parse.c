@@ -200,7 +200,7 @@ static void parse_body(qn_jparser *p, qn_jnode *parent, qn_jnodes *body, const c
         if (t->type == QN_JT_DATA) {
             add_output(p, parent, body, QN_JN_DATA, NULL, t->v);
         } else if (t->type == QN_JT_VAR_BEGIN) {
-            add_output(p, parent, body, QN_JN_OUTPUT, qn_jparse_tuple(p, 0, NULL), qn_jmissing());
+            add_output(p, parent, body, QN_JN_OUTPUT, qn_jparse_tuple(p, 0), qn_jmissing());
             qn_jexpect(p, QN_JT_VAR_END);
         } else {
             if (ends && at_any_name(p, ends)) {
@@ -249,10 +249,10 @@ static void make_target(qn_jparser *p, qn_jnode *n, qn_jctx ctx)
     }
 }
 
-static qn_jnode *parse_target(qn_jparser *p, const char *end_name, bool with_namespace, qn_jctx ctx)
+static qn_jnode *parse_target(qn_jparser *p, bool with_namespace, qn_jctx ctx)
 {
     int flags = QN_JTUPLE_SIMPLE | (with_namespace ? QN_JTUPLE_NAMESPACE : 0);
-    qn_jnode *n = qn_jparse_tuple(p, flags, end_name);
+    qn_jnode *n = qn_jparse_tuple(p, flags);
     if (qn_jok(p->r))
         make_target(p, n, ctx);
     return n;
@@ -284,9 +284,9 @@ static qn_jnode *child(qn_jparser *p, qn_jnode *parent, qn_jnode *c)
 static void parse_set(qn_jparser *p, qn_jnode *n)
 {
     n->kind = QN_JN_SET;
-    n->a = child(p, n, parse_target(p, NULL, true, QN_JX_STORE));
+    n->a = child(p, n, parse_target(p, true, QN_JX_STORE));
     if (qn_jskip(p, QN_JT_ASSIGN)) {
-        n->b = child(p, n, qn_jparse_tuple(p, 0, NULL));
+        n->b = child(p, n, qn_jparse_tuple(p, 0));
         return;
     }
     n->kind = QN_JN_SETBLOCK;
@@ -297,9 +297,9 @@ static void parse_set(qn_jparser *p, qn_jnode *n)
 static void parse_for(qn_jparser *p, qn_jnode *n)
 {
     n->kind = QN_JN_FOR;
-    n->a = child(p, n, parse_target(p, "in", false, QN_JX_STORE));
+    n->a = child(p, n, parse_target(p, false, QN_JX_STORE));
     expect_name(p, "in");
-    n->b = child(p, n, qn_jparse_tuple(p, QN_JTUPLE_NO_COND, "recursive"));
+    n->b = child(p, n, qn_jparse_tuple(p, QN_JTUPLE_NO_COND));
     if (qn_jskip_name(p, "if"))
         n->c = child(p, n, qn_jparse_expression(p, true));
     n->flag = qn_jskip_name(p, "recursive");
@@ -315,7 +315,7 @@ static void parse_if(qn_jparser *p, qn_jnode *n)
     qn_jnode *branch = n;
     n->kind = QN_JN_IF;
     for (;;) {
-        branch->a = child(p, branch, qn_jparse_tuple(p, QN_JTUPLE_NO_COND, NULL));
+        branch->a = child(p, branch, qn_jparse_tuple(p, QN_JTUPLE_NO_COND));
         parse_statements(p, branch, &branch->items, "elif else endif");
         if (branch != n)
             qn_jnode_adopt(p, n, branch);
@@ -336,7 +336,7 @@ static void parse_with(qn_jparser *p, qn_jnode *n)
     while (qn_jok(p->r) && !qn_jat(p, QN_JT_BLOCK_END)) {
         if (n->more.n)
             qn_jexpect(p, QN_JT_COMMA);
-        qn_jnode_add(p, n, &n->more, parse_target(p, NULL, false, QN_JX_PARAM));
+        qn_jnode_add(p, n, &n->more, parse_target(p, false, QN_JX_PARAM));
         qn_jexpect(p, QN_JT_ASSIGN);
         qn_jnode_add(p, n, &n->rest, qn_jparse_expression(p, true));
     }

@@ -195,6 +195,8 @@ static qn_jval map_case(qn_jrun *r, const qn_jstr *s, case_mode mode)
             const special_case *sp = special_of(cp);
             for (int k = 0; k < 3 && sp->upper[k]; k++)
                 qn_jsb_cp(r, &b, (uint32_t)utf8proc_tolower(sp->upper[k]));
+        } else if (mode == FOLD && (cp == 0x3A3 || cp == 0x3C2)) { /* no final sigma */
+            qn_jsb_cp(r, &b, 0x3C3);
         } else if (mode == UPPER || (mode == SWAP && is_lower(cp))) {
             put_upper(r, &b, cp);
         } else if (first) {
