@@ -385,7 +385,7 @@ static bool item(qn_jrun *r, qn_jval obj, qn_jval key, qn_jval *out)
         *out = qn_jint(obj.r->start + i * obj.r->step);
     } else {
         size_t at = qn_jstr_at(obj.s, (size_t)i), end = qn_jstr_at(obj.s, (size_t)i + 1);
-        qn_jtick(r, obj.s->n == obj.s->chars ? 0 : at / 256);
+        qn_jtick(r, obj.s->n == obj.s->chars ? 0 : at / 32);
         *out = qn_jstr_cut(r, obj.s, at, end);
     }
     return true;

@@ -49,7 +49,8 @@ static void bind_keywords(qn_jrun *r, const qn_jbuiltin *fn, const qn_jdict *kw,
 qn_jval qn_jcall_builtin(qn_jrun *r, const qn_jbuiltin *fn, qn_jval self, const qn_jargs *args)
 {
     qn_jval a[QN_J_MAX_PARAMS] = { 0 };
-    if (!qn_jtick(r, 1))
+    /* Whatever a method or filter does with a text, it looks at all of it. */
+    if (!qn_jtick(r, 1 + (self.type == QN_J_STR ? self.s->n / 8 : 0)))
         return qn_jnone();
     if (!fn->params)
         return fn->fn(r, self, NULL, args);

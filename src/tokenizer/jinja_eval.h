@@ -82,6 +82,7 @@ qn_jval qn_jrun_block(qn_jeval *e, const qn_jnode *block);
 /* jinja_loop.c */
 void qn_jexec_for(qn_jeval *e, const qn_jnode *n);
 qn_jval qn_jloop_call(qn_jeval *e, qn_jloop *loop, qn_jval iterable);
+qn_jiter *qn_jloop_iter(qn_jrun *r, qn_jval loop); /* takes the loop's own items from it */
 int64_t qn_jloop_length(qn_jrun *r, qn_jloop *loop);
 bool qn_jloop_attr(qn_jrun *r, qn_jval self, const qn_jstr *name, qn_jval *out);
 

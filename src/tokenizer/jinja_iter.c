@@ -116,7 +116,8 @@ static bool next_range_back(qn_jrun *r, qn_jiter *it, qn_jval *out)
 bool qn_jiterable(qn_jval v)
 {
     return qn_jis_seq(v) || v.type == QN_J_STR || v.type == QN_J_DICT || v.type == QN_J_VIEW ||
-           v.type == QN_J_RANGE || v.type == QN_J_ITER || v.type == QN_J_UNDEF;
+           v.type == QN_J_RANGE || v.type == QN_J_ITER || v.type == QN_J_UNDEF ||
+           v.type == QN_J_LOOP;
 }
 
 qn_jiter *qn_jiter_open(qn_jrun *r, qn_jval v)
@@ -136,6 +137,8 @@ qn_jiter *qn_jiter_open(qn_jrun *r, qn_jval v)
         return qn_jiter_new(r, next_none, v);
     case QN_J_ITER:
         return v.it;
+    case QN_J_LOOP:
+        return qn_jloop_iter(r, v);
     default:
         qn_jfail(r, "'%s' object is not iterable", qn_jtype_name(v));
         return NULL;

@@ -17,6 +17,20 @@ static bool loop_next(qn_jrun *r, qn_jloop *l, qn_jval *out)
     return true;
 }
 
+/* Walking over `loop` itself gives pairs of item and loop, and moves the loop on. */
+static bool pair_next(qn_jrun *r, qn_jiter *it, qn_jval *out)
+{
+    if (!loop_next(r, it->src.p, out))
+        return false;
+    *out = qn_jtuple2(r, *out, it->src);
+    return true;
+}
+
+qn_jiter *qn_jloop_iter(qn_jrun *r, qn_jval loop)
+{
+    return qn_jiter_new(r, pair_next, loop);
+}
+
 static qn_jval loop_peek(qn_jrun *r, qn_jloop *l)
 {
     qn_jval v;

@@ -318,7 +318,8 @@ static int64_t find(qn_jrun *r, qn_jval self, const qn_jval *a, bool last)
 {
     const qn_jstr *s = self.s, *q = qn_jarg_str(r, a[0], "");
     size_t from, to;
-    if (!qn_jtick(r, s->n / 64) || !window(r, s, a + 1, &from, &to))
+    if (!qn_jtick(r, (uint64_t)(s->n / 64) * (1 + (last ? q->n / 8 : 4))) ||
+        !window(r, s, a + 1, &from, &to))
         return -1;
     const char *hit =
         last ? find_last(s->p + from, to - from, q) : qn_jfind(s->p + from, to - from, q->p, q->n);

@@ -129,7 +129,8 @@ bool qn_jeq(qn_jrun *r, qn_jval a, qn_jval b)
     if (a.type != b.type)
         return false;
     if (a.type == QN_J_STR)
-        return a.s == b.s || (a.s->n == b.s->n && memcmp(a.s->p, b.s->p, a.s->n) == 0);
+        return a.s == b.s || (a.s->n == b.s->n && qn_jtick(r, a.s->n / 256) &&
+                              memcmp(a.s->p, b.s->p, a.s->n) == 0);
     if (a.type == QN_J_NONE || a.type == QN_J_UNDEF)
         return true;
     if (a.type == QN_J_RANGE)
@@ -174,7 +175,7 @@ int qn_jcmp(qn_jrun *r, qn_jval a, qn_jval b, const char *op)
         return 0;
     }
     if (a.type == QN_J_STR && b.type == QN_J_STR)
-        return cmp_str(a.s, b.s);
+        return qn_jtick(r, a.s->n / 256) ? cmp_str(a.s, b.s) : 0;
     if (a.type == b.type && qn_jis_seq(a))
         return cmp_list(r, a.l, b.l, op);
     qn_jfail(r, "'%s' not supported between instances of '%s' and '%s'", op, qn_jtype_name(a),
@@ -198,7 +199,7 @@ bool qn_jcontains(qn_jrun *r, qn_jval seq, qn_jval v)
     qn_jval got;
     if (seq.type == QN_J_STR) {
         if (v.type == QN_J_STR)
-            return qn_jtick(r, seq.s->n / 64) && qn_jfind(seq.s->p, seq.s->n, v.s->p, v.s->n);
+            return qn_jtick(r, seq.s->n / 16) && qn_jfind(seq.s->p, seq.s->n, v.s->p, v.s->n);
         qn_jfail(r, "'in <string>' requires string as left operand, not %s", qn_jtype_name(v));
         return false;
     }

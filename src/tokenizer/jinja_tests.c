@@ -25,7 +25,7 @@ SIMPLE(float, self.type == QN_J_FLOAT)
 SIMPLE(number, qn_jis_number(self))
 SIMPLE(string, self.type == QN_J_STR)
 SIMPLE(mapping, self.type == QN_J_DICT)
-SIMPLE(iterable, qn_jiterable(self) || self.type == QN_J_LOOP)
+SIMPLE(iterable, qn_jiterable(self))
 SIMPLE(escaped, self.type == QN_J_STR && self.s->markup)
 
 TEST(sequence)

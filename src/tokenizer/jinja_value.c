@@ -284,7 +284,7 @@ static uint64_t hash_val(qn_jrun *r, qn_jval v)
         memcpy(&bits, &v.d, sizeof bits);
         return mix(bits);
     }
-    if (v.type == QN_J_STR)
+    if (v.type == QN_J_STR && qn_jtick(r, v.s->n / 32))
         return hash_bytes(v.s->p, v.s->n);
     if (v.type == QN_J_TUPLE && qn_jenter(r)) {
         uint64_t h = 1;

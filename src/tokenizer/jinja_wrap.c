@@ -122,6 +122,7 @@ static bool take_line(wrapper *w, bool first, qn_jval *out)
         w->at = chunk_end(w);
     size_t from = w->at;
     int64_t used = 0;
+    bool keep_gap = false;
     while (w->at < s->n && qn_jtick(w->r, 1)) {
         size_t end = chunk_end(w);
         int64_t n = (int64_t)qn_jcount_chars(s->p + w->at, end - w->at);
@@ -130,14 +131,17 @@ static bool take_line(wrapper *w, bool first, qn_jval *out)
             w->at = end;
             continue;
         }
-        if (n > w->width && w->break_long)
-            w->at = long_cut(w, end, w->width - used > 0 ? w->width - used : (used == 0));
-        else if (n > w->width && used == 0)
+        if (n > w->width && w->break_long) {
+            /* Python adds what fits of the word, be it nothing, and drops the space of the last chunk. */
+            keep_gap = used == w->width;
+            w->at = keep_gap ? w->at : long_cut(w, end, w->width - used);
+        } else if (n > w->width && used == 0) {
             w->at = end;
+        }
         break;
     }
     size_t to = w->at;
-    while (to > from && is_gap((unsigned char)s->p[to - 1]))
+    while (!keep_gap && to > from && is_gap((unsigned char)s->p[to - 1]))
         to--;
     *out = qn_jstr_ref(w->r, s->p + from, to - from);
     return w->at > from || w->at < s->n;
