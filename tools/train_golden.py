@@ -10,7 +10,7 @@ in tests/golden/cases/<family>/<case>. OUT gets, for the tensors listed in OUT.j
   grad0.samples        [n, 8]  elements (i * (size - 1)) / 7 of it, integer division, flattened
   after.norm_sum, after.samples: the weights after three steps
 and OUT.json the losses before each step and after the last, the loss with label smoothing 0.1, gradient norms,
-and the hyper-parameters. tests/golden/test_train.c compares.
+and the hyper-parameters. tests/golden/test_train_golden.c compares.
 """
 import json
 import sys

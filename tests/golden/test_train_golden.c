@@ -1,7 +1,7 @@
-/* test_train.c - training against PyTorch: losses, every gradient, and three AdamW steps of small models.
+/* test_train_golden.c - training against PyTorch: losses, every gradient, and three AdamW steps of small models.
  *
- * tests/golden/train/<name>.safetensors and .json are written by tools/train_golden.py (qwen3 is the kit's case in
- * the same form). Tolerances: losses 1e-5 relative; gradients 1e-4 of the tensor's norm; weights after the
+ * tests/golden/train/<name>.safetensors and .json are written by tools/train_golden.py from the formula case of the
+ * name. Tolerances: losses 1e-5 relative; gradients 1e-4 of the tensor's norm; weights after the
  * steps 2e-5, but for at most 0.1 % of them (or one) where the gradient is so small that Adam's sign is noise. */
 #include <math.h>
 #include <setjmp.h>
