@@ -9,8 +9,7 @@
 static const char *const configs[] = {
     "{}",
     "{\"hidden_size\":64,\"quantization\":{\"group_size\":64,\"bits\":4}}",
-    "{\"quantization\":{\"mode\":\"mxfp4\",\"a\":{\"mode\":\"affine\",\"bits\":3,\"group_size\":32}"
-    ",\"b\":false}}",
+    "{\"quantization\":{\"mode\":\"mxfp4\",\"a\":{\"mode\":\"affine\",\"bits\":3},\"b\":false}}",
     "{\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[2,3]}}",
 };
 

@@ -338,7 +338,7 @@ static int read_header(cursor *c, uint64_t *n_tensors, uint64_t *n_values)
     if (*n_tensors > QN_GGUF_MAX_TENSORS || *n_tensors > left(c) / 33)
         return qn_fail(c->err, QN_ERR_FORMAT, "%s: tensor count %llu does not fit into %zu bytes",
                        c->path, (unsigned long long)*n_tensors, left(c));
-    if (*n_values > QN_GGUF_MAX_KEYS || *n_values > left(c) / 13)
+    if (*n_values > QN_GGUF_MAX_KEYS || *n_values > left(c) / 14)
         return qn_fail(c->err, QN_ERR_FORMAT, "%s: metadata count %llu does not fit into %zu bytes",
                        c->path, (unsigned long long)*n_values, left(c));
     return QN_OK;

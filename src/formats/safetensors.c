@@ -209,7 +209,9 @@ static int read_file(qn_st *s, const char *path, const char *data, size_t n, qn_
         else if (s->n_shards == 1)
             s->metadata = v;
     }
-    return rc == QN_OK ? check_overlap(&r, s->tensor + first, s->n_tensors - first) : rc;
+    if (rc == QN_OK && s->n_tensors > first)
+        rc = check_overlap(&r, s->tensor + first, s->n_tensors - first);
+    return rc;
 }
 
 static shard *add_shard(qn_st *s, const char *path)

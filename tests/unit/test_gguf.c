@@ -15,7 +15,7 @@
 static void le(qn_buf *b, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++)
-        qn_buf_char(b, (char)(v >> (8 * i)));
+        qn_buf_char(b, i < 8 ? (char)(v >> (8 * i)) : 0);
 }
 
 static void text(qn_buf *b, const char *s)
