@@ -45,10 +45,29 @@ static bool rope_attr(qn_build *b, const qn_attn *a, qn_attr_rope *attr)
     return !qn_failed(b);
 }
 
+/* A LayerNorm for each head: their weights side by side are one weight of the whole width. */
+static qn_val norm_each(qn_build *b, const char *block, const char *leaf, qn_val x,
+                        const qn_attn *a)
+{
+    if (qn_failed(b))
+        return x;
+    qn_shape in = qn_shape_of(b->g, x);
+    int n = (int)(qn_shape_width(&in) / a->head_dim);
+    const char *prefix = qn_arena_printf(&b->g->arena, "%s.norms", qn_part_name(b, block, leaf));
+    const qn_weight *w = qn_part_join(b, prefix, n, a->head_dim);
+    if (!w)
+        return x;
+    qn_attr_norm attr = { .eps = a->norm_eps, .group = a->head_dim, .center = true };
+    qn_part_enter(b, block, leaf);
+    return QN_ADD(b->g, &qn_op_norm, &attr, x, qn_graph_weight(b->g, w));
+}
+
 static qn_val norm_heads(qn_build *b, const char *block, const char *leaf, qn_val x,
                          const qn_attn *a)
 {
     qn_attr_norm attr = { .eps = a->norm_eps };
+    if (a->qk_norm == QN_QK_EACH)
+        return norm_each(b, block, leaf, x, a);
     if (a->qk_norm != QN_QK_FULL)
         attr.group = a->head_dim;
     if (a->qk_norm == QN_QK_HEAD1)

@@ -26,6 +26,9 @@ void qn_scope(qn_build *b, int layer, const char *fmt, ...) __attribute__((forma
 /* Does the checkpoint hold a tensor of this full name? It counts as used from then on. */
 bool qn_has_tensor(qn_build *b, const char *name);
 
+/* Tensors whose names begin with this are no part of what is built (prediction heads, say). */
+void qn_ignore(qn_build *b, const char *prefix);
+
 /* ---- whole-width parts ---- */
 
 /* Rows of the table "<name>.weight" [n_vocab, d_model] for the step's tokens: [n_tok, d_model]. */
@@ -54,6 +57,7 @@ typedef enum qn_qk_norm {
     QN_QK_PLAIN,
     QN_QK_HEAD,  /* RMS norm of every head of q and k, weight [head_dim] */
     QN_QK_HEAD1, /* the same with a stored weight of w - 1 */
+    QN_QK_EACH,  /* LayerNorm of every head with a weight of its own: "<q_norm>.norms.<head>" */
     QN_QK_FULL   /* RMS norm over all heads together, weight [n_heads * head_dim] */
 } qn_qk_norm;
 
@@ -94,10 +98,13 @@ qn_val qn_plain_mlp(qn_build *b, const char *name, qn_val x,
 typedef struct qn_moe {
     int n_experts, top_k, d_ff;
     qn_act act;
-    int score;          /* QN_ROUTE_* of the routing op */
-    bool renorm;        /* the chosen experts' weights are divided by their sum */
-    float factor;       /* then multiplied by this; 0 = 1 */
+    int score;    /* QN_ROUTE_* of the routing op */
+    bool renorm;  /* the chosen experts' weights are divided by their sum */
+    float factor; /* then multiplied by this; 0 = 1 */
+    int n_groups,
+        top_groups; /* experts stand in groups, of which the best are chosen from; 0 = one group */
     const char *router; /* "gate": the matrix [n_experts, width] */
+    const char *bias; /* whole name of a vector [n_experts] added for choosing only; NULL = none */
     /* Names with "%d" for the expert; checkpoints that store stacks are found too. */
     const char *gate, *up, *down;
 } qn_moe;

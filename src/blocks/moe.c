@@ -26,13 +26,23 @@ static qn_val experts(qn_build *b, const char *block, const char *pattern, const
 /* Who goes where: ids [n_tok, top_k] and, as result 1, weights. */
 static qn_val route(qn_build *b, const char *name, qn_val x, const qn_moe *m)
 {
+    const qn_weight *bias = m->bias ? qn_part_find(b, qn_part_name(b, name, m->bias), "") : NULL;
+    if (m->bias && !bias)
+        qn_graph_fail(b->g, QN_ERR_FORMAT, "tensor %s is missing", qn_part_name(b, name, m->bias));
+    if (bias && bias->n_dims == 2 && bias->dim[0] == 1) /* a row is as good as a vector */
+        bias = qn_part_row(b, bias);
+    if (bias && !qn_part_fits_vector(b, bias, m->n_experts))
+        return (qn_val){ 0 };
     qn_val logits = qn_part_linear(b, name, m->router, x, m->n_experts, NULL);
     qn_attr_route attr = { .n_experts = m->n_experts,
                            .top_k = m->top_k,
                            .score = m->score,
                            .renorm = m->renorm,
-                           .factor = m->factor != 0 ? m->factor : 1 };
-    return QN_ADD(b->g, &qn_op_route, &attr, logits);
+                           .factor = m->factor != 0 ? m->factor : 1,
+                           .n_groups = m->n_groups > 1 ? m->n_groups : 0,
+                           .top_groups = m->top_groups };
+    qn_val bias_val = bias ? qn_graph_weight(b->g, bias) : (qn_val){ 0 };
+    return QN_ADD(b->g, &qn_op_route, &attr, logits, bias_val);
 }
 
 static void use_keys(qn_build *b, const qn_moe *m)

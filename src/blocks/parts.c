@@ -100,6 +100,32 @@ const qn_weight *qn_part_slice(qn_build *b, const qn_weight *w, int64_t start, i
     return qn_arena_copy(&b->g->arena, &s, sizeof s);
 }
 
+const qn_weight *qn_part_row(qn_build *b, const qn_weight *w)
+{
+    qn_weight v = *w;
+    v.n_dims = 1;
+    v.dim[0] = w->dim[1];
+    return qn_arena_copy(&b->g->arena, &v, sizeof v);
+}
+
+const qn_weight *qn_part_join(qn_build *b, const char *prefix, int n, int64_t each)
+{
+    qn_weight joined = { .name = prefix, .layout = QN_F32, .n_dims = 1, .global_scale = 1 };
+    joined.dim[0] = n * each;
+    float *data = qn_arena_alloc_n(&b->g->arena, (size_t)joined.dim[0], sizeof *data);
+    for (int i = 0; i < n; i++) {
+        const char *name = qn_arena_printf(&b->g->arena, "%s.%d", prefix, i);
+        const qn_weight *w = qn_part_find(b, name, ".weight");
+        if (!w)
+            qn_graph_fail(b->g, QN_ERR_FORMAT, "tensor %s.weight is missing", name);
+        if (!w || !qn_part_fits_vector(b, w, each))
+            return NULL;
+        qn_weight_decode_row(w, 0, data + i * each);
+    }
+    joined.data = data;
+    return qn_arena_copy(&b->g->arena, &joined, sizeof joined);
+}
+
 static qn_val product(qn_build *b, qn_val x, const qn_weight *w, const qn_weight *bias)
 {
     qn_val bias_val = bias ? qn_graph_weight(b->g, bias) : (qn_val){ 0 };
@@ -185,4 +211,13 @@ float qn_part_norm_offset(const qn_build *b)
 bool qn_has_tensor(qn_build *b, const char *name)
 {
     return qn_checkpoint_weight(b->ck, name) != NULL;
+}
+
+void qn_ignore(qn_build *b, const char *prefix)
+{
+    for (size_t i = 0; i < qn_checkpoint_count(b->ck); i++) {
+        const char *name = qn_checkpoint_at(b->ck, i)->name;
+        if (strncmp(name, prefix, strlen(prefix)) == 0)
+            qn_checkpoint_ignore(b->ck, name);
+    }
 }

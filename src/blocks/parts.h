@@ -29,6 +29,11 @@ bool qn_part_fits_vector(qn_build *b, const qn_weight *w, int64_t n);
 /* Rows [start, start + n) of a matrix or elements of a vector, as a weight of its own. */
 const qn_weight *qn_part_slice(qn_build *b, const qn_weight *w, int64_t start, int64_t n);
 
+/* The one row of a matrix [1, n] as a vector. */
+const qn_weight *qn_part_row(qn_build *b, const qn_weight *w);
+/* n vectors of `each` elements, "<prefix>.0.weight" ..., as one float32 vector owned by the graph. */
+const qn_weight *qn_part_join(qn_build *b, const char *prefix, int n, int64_t each);
+
 /* x w^T + bias for the part's own matrix [n_out, width of x]; *has_bias (may be NULL) says whether one was. */
 qn_val qn_part_linear(qn_build *b, const char *block, const char *leaf, qn_val x, int64_t n_out,
                       bool *has_bias);

@@ -148,12 +148,23 @@ static int proportional(const scaling *s)
     return QN_OK;
 }
 
+static int fixed_ntk(const scaling *s, double alpha)
+{
+    int n = s->attr->n_rot;
+    if (!(alpha > 0) || n <= 2)
+        return fail(s, "alpha is out of range");
+    double theta = s->rope->theta * pow(alpha, (double)n / (n - 2));
+    for (int i = 0; i < s->n_freqs; i++)
+        s->freq[i] = 1.0f / power(theta, i, n);
+    return QN_OK;
+}
+
 /* The base grows with the sequence once it is longer than the trained length; the op does that. */
 static int dynamic(const scaling *s)
 {
     double factor = number(s->json, "factor", 0);
-    if (!(factor > 0) && has(s->json, "alpha"))
-        return fail(s, "alpha is not supported");
+    if (has(s->json, "alpha")) /* another spelling of NTK: a larger base at every length */
+        return fixed_ntk(s, number(s->json, "alpha", 0));
     if (!(factor > 0) || s->rope->max_pos <= 0 || s->attr->n_rot <= 2)
         return fail(s, "factor or max_position_embeddings is missing");
     s->attr->dynamic_theta = (float)s->rope->theta;

@@ -1,6 +1,7 @@
 /* gemma.c - Gemma 1, 2 and 3 (text). Norm weights are stored less one, the embedding is scaled by sqrt(width), the
  * gate is tanh-GELU. Gemma 2 norms each half before and after, alternates windows and caps scores and logits;
- * Gemma 3 norms q and k instead of capping and gives windowed layers rotary positions of their own. */
+ * Gemma 3 norms q and k instead of capping and gives windowed layers rotary positions of their own. VaultGemma is a
+ * Gemma 2 without the norms after. */
 
 #include <math.h>
 #include <string.h>
@@ -36,6 +37,7 @@ static void build(qn_build *b, const qn_config *c)
 {
     bool is_gemma1 = strcmp(c->model_type, "gemma") == 0;
     bool is_gemma3 = strcmp(c->model_type, "gemma3_text") == 0;
+    bool norms_after = !is_gemma1 && strcmp(c->model_type, "vaultgemma") != 0;
     qn_attn attn = attention(c, is_gemma3);
     const qn_rope global = qn_rope_of(c, "full_attention");
     const qn_rope local = is_gemma3 ? local_rope(c) : global;
@@ -52,13 +54,13 @@ static void build(qn_build *b, const qn_config *c)
         attn.rope = attn.window > 0 ? local : global;
         qn_val h = qn_rms_norm1(b, "input_layernorm", x, c->norm_eps);
         h = qn_attention(b, "self_attn", h, &attn);
-        if (!is_gemma1)
+        if (norms_after)
             h = qn_rms_norm1(b, "post_attention_layernorm", h, c->norm_eps);
         x = qn_add(b, x, h);
         h = qn_rms_norm1(b, is_gemma1 ? "post_attention_layernorm" : "pre_feedforward_layernorm", x,
                          c->norm_eps);
         h = qn_gated_mlp(b, "mlp", h, &mlp);
-        if (!is_gemma1)
+        if (norms_after)
             h = qn_rms_norm1(b, "post_feedforward_layernorm", h, c->norm_eps);
         x = qn_add(b, x, h);
     }
@@ -70,8 +72,8 @@ static void build(qn_build *b, const qn_config *c)
 
 const qn_family qn_family_gemma = {
     .name = "gemma",
-    .model_types = (const char *const[]){ "gemma", "gemma2", "gemma3_text", NULL },
-    .about = "Gemma 1, 2 and the text models of 3",
+    .model_types = (const char *const[]){ "gemma", "gemma2", "gemma3_text", "vaultgemma", NULL },
+    .about = "Gemma 1, 2 and the text models of 3, VaultGemma",
     .tied = true,
     .build = build,
 };

@@ -1,5 +1,6 @@
 /* qwen.c - Qwen 2, 2.5 and 3, dense and as mixtures of experts. To the Llama block Qwen 2 adds biases of q, k and
- * v, Qwen 3 a norm of each head of q and k instead; a window may begin at some layer. */
+ * v, Qwen 3 a norm of each head of q and k instead; a window may begin at some layer. Mellum 2 is a Qwen 3 mixture
+ * whose windowed layers have positions of their own, MiMo a Qwen 2 with prediction heads that are not run. */
 #include "families/family.h"
 
 /* Layers named in mlp_only_layers, and all but every decoder_sparse_step-th one, stay dense. */
@@ -50,15 +51,16 @@ static void build(qn_build *b, const qn_config *c)
     qn_attn attn = { .n_heads = c->n_heads,
                      .n_kv_heads = c->n_kv_heads,
                      .head_dim = c->head_dim,
-                     .rope = c->rope,
                      .qk_norm = is_qwen3 ? QN_QK_HEAD : QN_QK_PLAIN,
                      .norm_eps = c->norm_eps };
 
+    qn_ignore(b, "model.mtp_layers.");
     qn_scope(b, -1, "model");
     qn_val x = qn_embed(b, "embed_tokens", c);
     for (int i = 0; i < c->n_layers; i++) {
         qn_scope(b, i, "model.layers.%d", i);
         attn.window = qn_layer_window(b, i, 0);
+        attn.rope = qn_rope_of(c, attn.window > 0 ? "sliding_attention" : "full_attention");
         qn_val h = qn_rms_norm(b, "input_layernorm", x, c->norm_eps);
         x = qn_add(b, x, qn_attention(b, "self_attn", h, &attn));
         h = qn_rms_norm(b, "post_attention_layernorm", x, c->norm_eps);
@@ -70,7 +72,8 @@ static void build(qn_build *b, const qn_config *c)
 
 const qn_family qn_family_qwen = {
     .name = "qwen",
-    .model_types = (const char *const[]){ "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", NULL },
-    .about = "Qwen 2, 2.5, 3; experts with (2) and without (3) a shared one",
+    .model_types =
+        (const char *const[]){ "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mellum", "mimo", NULL },
+    .about = "Qwen 2, 2.5, 3; experts with (2) and without (3) a shared one; Mellum 2, MiMo",
     .build = build,
 };
