@@ -208,6 +208,10 @@ bool qn_parity_open(qn_parity_case *c, const char *path, qn_parity_result *r)
 {
     *c = (qn_parity_case){ 0 };
     name_case(c, path);
+    if (!qn_is_dir(path) && !qn_is_file(path)) {
+        qn_parity_say(r, QN_PARITY_FAIL, "%s: no such case", path);
+        return false;
+    }
     return qn_ends_with(path, ".gguf") ? open_gguf(c, path, r) : open_folder(c, path, r);
 }
 
