@@ -27,7 +27,8 @@ typedef struct qn_fuse_rule {
     bool (*apply)(qn_rewrite *rw, int32_t id);
 } qn_fuse_rule;
 
-/* `to` is initialised by the call and keeps outputs, symbols and cache needs. rules ends with NULL. */
+/* `to` is initialised by the call and keeps outputs, symbols and cache needs; weights stay borrowed, constants
+ * that `from` made (qn_graph_ones) too. rules ends with NULL. */
 int qn_graph_fuse(const qn_graph *from, qn_graph *to, const qn_fuse_rule *const *rules,
                   qn_error *err);
 
