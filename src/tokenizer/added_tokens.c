@@ -38,6 +38,7 @@ static void build(qn_tokenizer *t, qn_matcher *m, bool normalized, bool normaliz
         if (text.n == 0)
             continue;
         const char *s = qn_arena_strndup(&t->arena, text.p, text.n);
+        t->added_of[a->id] = (qn_piece){ s, (uint32_t)text.n, 0 }; /* decoding shows what matches */
         /* Of equal texts the first one added counts; the trie keeps the highest value. */
         key[n++] = (qn_trie_key){ s, (uint32_t)text.n, (int32_t)(t->n_added - 1 - i) };
         m->first[(unsigned char)s[0]] = true;

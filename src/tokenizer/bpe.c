@@ -224,25 +224,27 @@ static sym *reserve(qn_bpe_scratch *x, size_t n)
     return x->sym;
 }
 
-/* The symbol of the character (or byte) at s[at..at + len), with what its place in the word asks for. */
-static uint32_t symbol(const qn_tokenizer *t, const qn_bpe *b, qn_buf *word, const char *s,
-                       size_t n, qn_span at)
+/* The symbol of the character (or byte) at s[at..at + len), with what its place in the word asks for;
+ * *text is what was looked up. */
+static uint32_t symbol(const qn_tokenizer *t, const qn_bpe *b, qn_buf *word, qn_tok_str w,
+                       qn_tok_str *text)
 {
-    bool first = at.start == 0, last = at.start + at.n == n;
+    bool first = text->s == w.s, last = text->s + text->n == w.s + w.n;
     if (b->opt.raw_bytes)
-        return b->byte_id[!first][last][(unsigned char)s[at.start]];
+        return b->byte_id[!first][last][(unsigned char)*text->s];
     bool plain = (first || !b->opt.prefix) && (!last || !b->opt.suffix);
-    if (plain && (unsigned char)s[at.start] < 128)
-        return b->ascii[(unsigned char)s[at.start]];
-    if (plain)
-        return (uint32_t)qn_vocab_find(&t->vocab, s + at.start, at.n);
-    qn_buf_clear(word);
-    if (!first && b->opt.prefix)
-        qn_buf_str(word, b->opt.prefix);
-    qn_buf_add(word, s + at.start, at.n);
-    if (last && b->opt.suffix)
-        qn_buf_str(word, b->opt.suffix);
-    return (uint32_t)qn_vocab_find(&t->vocab, word->data, word->len);
+    if (plain && (unsigned char)*text->s < 128)
+        return b->ascii[(unsigned char)*text->s];
+    if (!plain) {
+        qn_buf_clear(word);
+        if (!first && b->opt.prefix)
+            qn_buf_str(word, b->opt.prefix);
+        qn_buf_add(word, text->s, text->n);
+        if (last && b->opt.suffix)
+            qn_buf_str(word, b->opt.suffix);
+        *text = (qn_tok_str){ word->data, word->len };
+    }
+    return (uint32_t)qn_vocab_find(&t->vocab, text->s, text->n);
 }
 
 /* Byte pieces in place of a character the vocabulary lacks; false when one of them is missing too. With a
@@ -270,7 +272,8 @@ static size_t split(const qn_tokenizer *t, const qn_bpe *b, qn_scratch *x, const
         uint32_t cp;
         len = b->opt.raw_bytes || b->opt.plain_bytes ? 1
                                                      : (size_t)qn_utf8_decode(s + at, n - at, &cp);
-        uint32_t id = symbol(t, b, &x->word, s, n, (qn_span){ at, len });
+        qn_tok_str text = { s + at, len };
+        uint32_t id = symbol(t, b, &x->word, (qn_tok_str){ s, n }, &text);
         if (id != NONE || b->opt.spm) {
             if (pending)
                 v[n_sym++] = (sym){ .id = b->unk };
@@ -278,9 +281,6 @@ static size_t split(const qn_tokenizer *t, const qn_bpe *b, qn_scratch *x, const
             v[n_sym++] = (sym){ .id = id, .start = (uint32_t)at };
             continue;
         }
-        bool plain = !affixes || b->opt.raw_bytes;
-        qn_tok_str text =
-            plain ? (qn_tok_str){ s + at, len } : (qn_tok_str){ x->word.data, x->word.len };
         if (b->opt.byte_fallback && fall_back(b, v, &n_sym, text, at))
             continue;
         if (b->unk == NONE)

@@ -378,8 +378,10 @@ static void end_steps(qn_detok *d)
         qn_dec_op op = d->t->dec[i].op;
         bool parts = joined && (op == QN_DEC_FUSE ||
                                 (op == QN_DEC_STRIP && d->t->dec[i - 1].op != QN_DEC_BYTE_LEVEL));
-        if (joined && !parts)
+        if (joined && !parts) {
             feed_held(d, i);
+            joined = false; /* what follows got whole tokens */
+        }
         if (op == QN_DEC_BYTE_FALLBACK)
             end_run(d, i);
         if (op == QN_DEC_BPE)

@@ -147,7 +147,7 @@ static bool replace(const qn_norm *step, qn_scratch *x, qn_tok_text in, qn_buf *
         qn_buf_add(out, in.p + done, q.s - done);
         qn_buf_add(out, step->text, step->n_text);
         if (q.s < in.zero)
-            *zero = q.e <= in.zero ? out->len : 0;
+            *zero = q.e <= in.zero ? out->len : out->len - step->n_text;
         done = q.e;
         changed = true;
     }
@@ -264,7 +264,9 @@ static void run_other(chain *c, const qn_norm *step)
         qn_norm_charsmap(step, c->now, out, &zero);
         break;
     case QN_NORM_BYTE_LEVEL:
-        qn_byte_level_map(c->now.p, c->now.n, out);
+        qn_byte_level_map(c->now.p, c->now.zero, out);
+        zero = out->len;
+        qn_byte_level_map(c->now.p + c->now.zero, c->now.n - c->now.zero, out);
         break;
     default:
         qn_norm_spm(step, c->now, out);

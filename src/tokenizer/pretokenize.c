@@ -191,7 +191,8 @@ static void cut_words(cutter *c, qn_span p)
         put(c, p.start + from, p.n - from);
 }
 
-/* Scripts: a border where the script changes; a space belongs to any of them. */
+/* A border where the script changes; characters of any script join what is before them. Those at the very
+ * beginning belong to no piece and are dropped, as the reference does. */
 static void cut_scripts(cutter *c, qn_span p)
 {
     const char *s = c->text + p.start;
@@ -200,16 +201,16 @@ static void cut_scripts(cutter *c, qn_span p)
     for (size_t at = 0, len; at < p.n; at += len) {
         uint32_t cp;
         len = (size_t)qn_utf8_decode(s + at, p.n - at, &cp);
-        if (cp == ' ')
-            continue;
         int script = qn_uni_script(cp);
-        if (last >= 0 && script != last) {
+        if (script == QN_UNI_ANY_SCRIPT || script == last)
+            continue;
+        if (last >= 0)
             put(c, p.start + from, at - from);
-            from = at;
-        }
+        from = at;
         last = script;
     }
-    put(c, p.start + from, p.n - from);
+    if (last >= 0)
+        put(c, p.start + from, p.n - from);
 }
 
 static void cut_length(cutter *c, size_t chars, qn_span p)

@@ -4,6 +4,7 @@
  * intersect there ([\p{L}&&[^\p{Han}]]); \h is a hexadecimal digit; an option m lets the dot see line
  * breaks; {n,m}+ repeats; long property names exist. Everything else passes through unchanged. */
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tokenizer/regex.h"
@@ -33,13 +34,27 @@ static int bad(reader *r, const char *why)
     return qn_fail(r->err, QN_ERR_FORMAT, "pattern: %s", why);
 }
 
+/* A script's name: these files mean the characters of that script alone, while PCRE2 would add those that
+ * are merely used with it. */
+static bool is_script(const char *s, size_t n)
+{
+    static const char names[] =
+        " han hiragana katakana latin cyrillic greek arabic hebrew thai lao khmer "
+        "myanmar hangul devanagari bengali tamil telugu kannada malayalam gujarati "
+        "gurmukhi sinhala tibetan georgian armenian ethiopic mongolian common "
+        "inherited bopomofo oriya syriac thaana cherokee ";
+    char word[32];
+    if (n + 3 > sizeof word)
+        return false;
+    snprintf(word, sizeof word, " %.*s ", (int)n, s);
+    return strcasestr(names, word) != NULL;
+}
+
 /* \p{...} with the long names that PCRE2 lacks. The backslash and p are consumed. */
 static int property(reader *r, char letter, qn_buf *out)
 {
     static const char *const name[][2] = {
         { "letter", "L" },
-        { "alphabetic", "L" },
-        { "alpha", "L" },
         { "mark", "M" },
         { "number", "N" },
         { "punctuation", "P" },
@@ -47,17 +62,14 @@ static int property(reader *r, char letter, qn_buf *out)
         { "symbol", "S" },
         { "separator", "Z" },
         { "other", "C" },
-        { "upper", "Lu" },
-        { "lower", "Ll" },
-        { "uppercase", "Lu" },
-        { "lowercase", "Ll" },
+        { "upper", "Uppercase" },
+        { "lower", "Lowercase" },
         { "digit", "Nd" },
-        { "space", "Xsp" },
+        { "space", "White_Space" },
         { "cntrl", "Cc" },
         { "uppercase_letter", "Lu" },
         { "lowercase_letter", "Ll" },
         { "alnum", "Xan" },
-        { "white_space", "Xsp" },
     };
     qn_buf_printf(out, "\\%c", letter);
     if (r->p >= r->end || *r->p != '{')
@@ -78,6 +90,8 @@ static int property(reader *r, char letter, qn_buf *out)
         }
     }
     qn_buf_str(out, not ? "{^" : "{");
+    if (is_script(text, n))
+        qn_buf_str(out, "sc:");
     qn_buf_add(out, text, n);
     qn_buf_char(out, '}');
     r->p = close + 1;

@@ -87,6 +87,7 @@ static inline bool qn_uni_is_space(uint32_t cp)
 }
 
 uint32_t qn_uni_to_lower(uint32_t cp); /* the one-character mapping; U+0130 stays */
+#define QN_UNI_ANY_SCRIPT 255          /* the space, and what the table of scripts does not know */
 int qn_uni_script(uint32_t cp);
 bool qn_uni_is_cjk(uint32_t cp); /* the blocks that BERT sets apart */
 
