@@ -17,23 +17,34 @@ INLINE __m256i small_codes(const int form, const uint8_t *p, const int g)
                                                                                    : nibbles(p, g);
 }
 
-/* Codes of at most 5 bits: `run` groups are added in 16 bits. */
+/* Makes the compiler keep this order of additions: left to itself it gathers all products of a block before it
+ * adds them, and spills most of them. */
+INLINE __m256i in_order(__m256i v)
+{
+    __asm__("" : "+x"(v));
+    return v;
+}
+
+/* Codes of at most 5 bits: 8 groups of four columns (4 for 5 bits) are added in 16 bits. */
 INLINE void dot_small(const int form, const uint8_t *p, const uint8_t *const *x, const int nx,
                       __m256i *sum)
 {
     const bool five = code_bytes(form) != 16 * LANES;
     __m256i pairs[4];
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-        __m256i low = small_codes(form, p, j), high = small_codes(form, p, j + 4);
+#pragma GCC unroll 8
+    for (int n = 0; n < 8; n++) {
+        const int g = n / 2 + n % 2 * 4; /* both halves of a nibble one after the other */
+        __m256i w = small_codes(form, p, g);
 #pragma GCC unroll 4
         for (int i = 0; i < nx; i++) {
-            __m256i both = _mm256_add_epi16(_mm256_maddubs_epi16(low, spread(x[i] + 4 * j)),
-                                            _mm256_maddubs_epi16(high, spread(x[i] + 16 + 4 * j)));
-            pairs[i] = j == 0 || (five && j == 2) ? both : _mm256_add_epi16(pairs[i], both);
-            if (five && j == 1)
+            __m256i part = _mm256_maddubs_epi16(w, spread(x[i] + 4 * g));
+            if (n == 0 || (five && n == 4))
+                pairs[i] = part;
+            else
+                pairs[i] = in_order(_mm256_add_epi16(pairs[i], part));
+            if (five && n == 3)
                 sum[i] = widen(pairs[i]);
-            if (j == 3)
+            if (n == 7)
                 sum[i] = five ? _mm256_add_epi32(sum[i], widen(pairs[i])) : widen(pairs[i]);
         }
     }
