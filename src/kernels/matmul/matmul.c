@@ -9,6 +9,10 @@ void qn_matmul_init(qn_matmul_kernels *t, unsigned cpu)
 #if defined(__x86_64__)
     if (cpu & QN_CPU_AVX2)
         qn_tiles_avx2(t);
+    if (cpu & QN_CPU_AVXVNNI)
+        qn_tiles_avxvnni(t);
+    if (cpu & QN_CPU_AVX512)
+        qn_tiles_avx512(t);
 #else
     (void)cpu;
 #endif
