@@ -184,6 +184,7 @@ INLINE __m512i spread(const uint8_t *x)
     return _mm512_set1_epi32(four);
 }
 
+/* Groups from `first` on: a half block of Q6_K, else all eight. */
 INLINE void dot_groups(const int form, const uint8_t *p, const uint8_t *const *x, const int nx,
                        const int first, __m512i *sum)
 {

@@ -18,9 +18,11 @@ INLINE __m256i unsigned_codes(const int form, const uint8_t *p, const int g)
                                                                                    : nibbles(p, g);
 }
 
+/* Groups from `first` on: a half block of Q6_K, else all eight. */
 INLINE void dot_groups(const int form, const uint8_t *p, const uint8_t *const *x, const int nx,
-                       const int first, const int end, __m256i *sum)
+                       const int first, __m256i *sum)
 {
+    const int end = form == QN_PANEL_Q6_K ? first + 4 : 8;
 #pragma GCC unroll 8
     for (int g = first; g < end; g++) {
         __m256i w = unsigned_codes(form, p, g);
@@ -41,8 +43,8 @@ INLINE void dot_q6_k(const uint8_t *p, const uint8_t *const *x, const int nx,
         half[0][i] = _mm256_set1_epi32(-32 * a[i]->half[0]);
         half[1][i] = _mm256_set1_epi32(-32 * a[i]->half[1]);
     }
-    dot_groups(QN_PANEL_Q6_K, p + 2 * LANES, x, nx, 0, 4, half[0]);
-    dot_groups(QN_PANEL_Q6_K, p + 2 * LANES, x, nx, 4, 8, half[1]);
+    dot_groups(QN_PANEL_Q6_K, p + 2 * LANES, x, nx, 0, half[0]);
+    dot_groups(QN_PANEL_Q6_K, p + 2 * LANES, x, nx, 4, half[1]);
     for (int i = 0; i < nx; i++)
         sum[i] = _mm256_add_epi32(_mm256_mullo_epi32(half[0][i], s0),
                                   _mm256_mullo_epi32(half[1][i], s1));
@@ -59,7 +61,7 @@ INLINE void dot_avxvnni(const int form, const uint8_t *p, const uint8_t *const *
         int all = a[i]->half[0] + a[i]->half[1];
         sum[i] = _mm256_set1_epi32(is_signed(form) ? -128 * all : 0);
     }
-    dot_groups(form, p, x, nx, 0, 8, sum);
+    dot_groups(form, p, x, nx, 0, sum);
 }
 
 #define TILES(X)                                                                                   \
