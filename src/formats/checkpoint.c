@@ -16,6 +16,7 @@ void qn_checkpoint_add(qn_checkpoint *c, const qn_weight *w)
     c->weight[c->n_weights++] = *w;
 }
 
+/* Sizes come from files: no memory is an answer here, not an abort. */
 void *qn_checkpoint_memory(qn_checkpoint *c, size_t bytes)
 {
     void *p = qn_try_alloc(bytes);
@@ -26,6 +27,7 @@ void *qn_checkpoint_memory(qn_checkpoint *c, size_t bytes)
     return p;
 }
 
+/* Readers of f32 or u16 arrays need aligned ones, and the formats promise nothing. Copies are rare: writers align. */
 const void *qn_checkpoint_aligned(qn_checkpoint *c, const void *data, size_t bytes, size_t align)
 {
     if ((uintptr_t)data % align == 0)
@@ -52,7 +54,14 @@ int qn_checkpoint_open(qn_checkpoint **out, const char *path, qn_error *err)
     *out = NULL;
     qn_checkpoint *c = qn_alloc(sizeof *c);
     c->path = qn_arena_strdup(&c->arena, path);
-    int rc = qn_is_dir(path) ? qn_checkpoint_fill_folder(c, err) : qn_checkpoint_fill_gguf(c, err);
+    int rc;
+    if (qn_is_dir(path))
+        rc = qn_checkpoint_fill_folder(c, err);
+    else if (qn_ends_with(path, ".safetensors")) /* the weights alone, without their config */
+        rc = qn_fail(err, QN_ERR_ARGUMENT, "%s: give the folder that holds it and config.json",
+                     path);
+    else
+        rc = qn_checkpoint_fill_gguf(c, err);
     if (rc == QN_OK)
         rc = index_weights(c, err);
     if (rc != QN_OK) {
@@ -160,6 +169,7 @@ static char *expert_name(qn_arena *a, const char *pattern, int e)
     return qn_arena_printf(a, "%.*s%d%s", (int)(at - pattern), pattern, e, at + 2);
 }
 
+/* Whether two matrices can be halves of one stack. */
 static bool same_kind(const qn_weight *a, const qn_weight *b)
 {
     return a->layout == b->layout && a->n_dims == 2 && b->n_dims == 2 && a->dim[0] == b->dim[0] &&
@@ -169,6 +179,7 @@ static bool same_kind(const qn_weight *a, const qn_weight *b)
            !a->biases == !b->biases;
 }
 
+/* Bytes of the codes or blocks alone. */
 static size_t data_bytes(const qn_weight *w)
 {
     return (size_t)qn_weight_rows(w) * qn_weight_row_bytes(w);
@@ -200,6 +211,7 @@ static const void *gather(qn_checkpoint *c, const qn_weight *const *w, int n, si
     return p;
 }
 
+/* One weight of n equal ones. Experts that lie in a row are only described anew; scattered ones are copied once. */
 static int join(qn_checkpoint *c, const qn_weight *const *w, int n, qn_weight *out, qn_error *err)
 {
     bool view = true;

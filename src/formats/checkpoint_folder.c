@@ -22,6 +22,7 @@ static const struct {
     { "model.audio_tower.", "audio_tower." },
 };
 
+/* A name in the common name space; the name itself where it is in it already. */
 static const char *common_name(qn_arena *a, const char *name)
 {
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
@@ -30,6 +31,7 @@ static const char *common_name(qn_arena *a, const char *name)
     return name;
 }
 
+/* A tensor that is its own weight. */
 static int plain_weight(qn_checkpoint *c, const qn_st_tensor *t, qn_weight *w, qn_error *err)
 {
     *w = (qn_weight){
@@ -51,6 +53,7 @@ static int plain_weight(qn_checkpoint *c, const qn_st_tensor *t, qn_weight *w, q
     return QN_OK;
 }
 
+/* One pass in the file's order, so that weights are listed as they lie. */
 int qn_checkpoint_add_tensors(qn_checkpoint *c, qn_error *err)
 {
     qn_packing *p;

@@ -13,6 +13,7 @@
 
 #define MAX_DEPTH 4
 
+/* The finaliser of splitmix64: neighbouring counters give unrelated numbers. */
 static uint64_t mix64(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -20,6 +21,7 @@ static uint64_t mix64(uint64_t z)
     return z ^ z >> 31;
 }
 
+/* Names give unrelated streams, so that no two tensors of a case are alike by accident. */
 static uint64_t fnv1a64(const char *s)
 {
     uint64_t h = 0xCBF29CE484222325u;
@@ -48,6 +50,7 @@ typedef struct maker {
     qn_error *err;
 } maker;
 
+/* Cases are written by people: say which tensor is wrong. */
 static int refuse(const maker *m, const char *name, const char *why)
 {
     return qn_fail(m->err, QN_ERR_FORMAT, "%s: tensor '%.100s': %s", m->path, name, why);
@@ -100,6 +103,7 @@ static void store(uint8_t layout, void *data, int64_t i, double v)
     memcpy(p, &n, info->block_bytes);
 }
 
+/* Values listed one by one: small tables and integers. */
 static int store_values(const maker *m, const qn_json *values, const qn_st_tensor *t, void *data,
                         int64_t n)
 {
@@ -116,6 +120,7 @@ static int store_values(const maker *m, const qn_json *values, const qn_st_tenso
     return QN_OK;
 }
 
+/* The fixed position table, in double and rounded once. */
 static int store_sinusoids(const maker *m, double base, const qn_st_tensor *t, void *data)
 {
     if (t->n_dims != 2 || t->dim[1] < 4 || t->dim[1] % 2 != 0)
@@ -130,6 +135,7 @@ static int store_sinusoids(const maker *m, double base, const qn_st_tensor *t, v
     return QN_OK;
 }
 
+/* The formula proper. */
 static int store_range(const maker *m, const qn_json *v, const qn_st_tensor *t, void *data,
                        int64_t n)
 {
@@ -147,6 +153,7 @@ static int store_range(const maker *m, const qn_json *v, const qn_st_tensor *t, 
     return QN_OK;
 }
 
+/* One entry of the list: its memory is the maker's. */
 static int make_tensor(maker *m, const qn_json *v)
 {
     qn_st_tensor *t = &m->tensor[m->n];
@@ -169,6 +176,7 @@ static int make_tensor(maker *m, const qn_json *v)
     return store_range(m, v, t, data, n);
 }
 
+/* tensors.json to model.safetensors. */
 static int write_tensors(const char *json_path, const char *out_path, qn_error *err)
 {
     maker m = { .path = json_path, .err = err };
@@ -207,6 +215,7 @@ static int copy_file(const char *from, const char *to, qn_error *err)
     return rc;
 }
 
+/* What the reference computed is no part of the checkpoint. */
 static bool is_result(const char *name)
 {
     static const char *const names[] = { "case.json", "inputs.safetensors",
@@ -230,6 +239,7 @@ static int write_entry(qn_arena *a, const char *from, const char *to, const char
     return is_result(name) ? QN_OK : copy_file(src, qn_path_join(a, to, name), err);
 }
 
+/* A folder and those below it. The depth is limited because links may make circles. */
 static int write_folder(const char *from, const char *to, int depth, qn_error *err)
 {
     if (depth > MAX_DEPTH)

@@ -34,11 +34,14 @@ typedef struct cursor {
     size_t n_values;
 } cursor;
 
+/* Bytes between the cursor and the end of the file. */
 static size_t left(const cursor *c)
 {
     return (size_t)(c->end - c->p);
 }
 
+/* The one bounds check: everything that moves the cursor has asked here first. `bytes` is as wide as the file
+ * can state it, so that a length near 2^64 is compared before it is narrowed. */
 static int need(cursor *c, uint64_t bytes, const char *what)
 {
     if (bytes <= left(c))
@@ -47,6 +50,7 @@ static int need(cursor *c, uint64_t bytes, const char *what)
                    c->path, what, (size_t)(c->p - c->start), (unsigned long long)bytes, left(c));
 }
 
+/* Little-endian, byte by byte: nothing in the file is aligned. */
 static uint64_t take(cursor *c, int bytes)
 {
     uint64_t v = 0;
@@ -120,6 +124,7 @@ static int skip_items(cursor *c, uint32_t type, uint64_t n, uint32_t *offset, co
     return QN_OK;
 }
 
+/* Type and count of an array. The count is held against the bytes left here, before anyone allocates by it. */
 static int read_array_head(cursor *c, const char *what, uint32_t *type, uint64_t *n)
 {
     int rc = read_u32(c, what, type);
@@ -139,6 +144,8 @@ static int read_array_head(cursor *c, const char *what, uint32_t *type, uint64_t
     return QN_OK;
 }
 
+/* Passes over one value without looking inside, which checks that all of it is there. Nesting costs stack, so
+ * it is limited. */
 static int skip_item(cursor *c, uint32_t type, const char *what, int depth)
 {
     uint64_t n = 0;
@@ -162,6 +169,8 @@ static int skip_item(cursor *c, uint32_t type, const char *what, int depth)
     return rc;
 }
 
+/* One metadata entry: key, type, value. Arrays of strings or arrays get a table of offsets, so that later access
+ * to item i is one step and not a walk. */
 static int read_value(cursor *c, size_t index, qn_gguf_value *v)
 {
     char what[64];
@@ -193,6 +202,7 @@ static int read_value(cursor *c, size_t index, qn_gguf_value *v)
     return skip_items(c, elem, v->n, offset, field, 1);
 }
 
+/* Dimensions come fastest first; they are turned round here, and nowhere else. */
 static int read_dims(cursor *c, const char *field, qn_gguf_tensor *t)
 {
     uint32_t n_dims;
@@ -256,6 +266,7 @@ static int read_tensor(cursor *c, size_t index, qn_gguf_tensor *t, uint64_t *off
     return QN_OK;
 }
 
+/* By address, and at one address empty tensors before the one that has bytes there: they overlap nothing. */
 static int by_data(const void *a, const void *b)
 {
     const qn_gguf_tensor *x = *(const qn_gguf_tensor *const *)a,
@@ -265,6 +276,8 @@ static int by_data(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes; /* empty ones first */
 }
 
+/* Two tensors on the same bytes would be two names for one thing, which no writer makes: a sign of a forged or
+ * broken table. Sorting keeps this from being quadratic in a count that the file chooses. */
 static int check_overlap(cursor *c, qn_gguf_tensor *t, size_t n)
 {
     const qn_gguf_tensor **sorted = qn_alloc_n(n, sizeof *sorted);
@@ -281,6 +294,7 @@ static int check_overlap(cursor *c, qn_gguf_tensor *t, size_t n)
     return rc;
 }
 
+/* A key of this part. There are few, and this runs before the index over them exists. */
 static int64_t part_int(const cursor *c, const char *key, int64_t fallback)
 {
     int64_t v;
@@ -317,6 +331,7 @@ static int place_tensors(cursor *c, qn_gguf_tensor *t, size_t n, const uint64_t 
     return check_overlap(c, t, n);
 }
 
+/* Magic, version and the two counts. A big-endian file shows as a version whose low half is zero. */
 static int read_header(cursor *c, uint64_t *n_tensors, uint64_t *n_values)
 {
     if (left(c) < 8 || memcmp(c->p, "GGUF", 4) != 0)
@@ -377,6 +392,7 @@ static int read_part(cursor *c)
     return rc;
 }
 
+/* Builds both look-up tables and refuses duplicates, which would make the answer depend on the search. */
 static int index_names(qn_gguf *g, const char *path, qn_error *err)
 {
     size_t n = g->n_values > g->n_tensors ? g->n_values : g->n_tensors;
@@ -437,6 +453,8 @@ static char *part_path(qn_arena *a, const char *path, int no, int count)
     return qn_arena_printf(a, "%.*s-%05d-of-%05d.gguf", stem, path, no, count);
 }
 
+/* Maps and reads part `no` (from 0). It must say itself which part it is: files are renamed more easily than
+ * rewritten. */
 static int open_part(qn_gguf *g, const char *path, int no, int count, qn_error *err)
 {
     qn_map *map = &g->map[no];
@@ -457,6 +475,8 @@ static int open_part(qn_gguf *g, const char *path, int no, int count, qn_error *
     return rc;
 }
 
+/* The other parts, when the first one says that there are any. Their paths are made from the path the user gave,
+ * never from text in the file. */
 static int open_rest(qn_gguf *g, const char *path, qn_error *err)
 {
     int64_t count = -1;
@@ -478,6 +498,7 @@ static int open_rest(qn_gguf *g, const char *path, qn_error *err)
     return rc;
 }
 
+/* Parts that belong to different conversions agree in everything but this count. */
 static int check_split_total(const qn_gguf *g, const char *path, qn_error *err)
 {
     int64_t expected = qn_gguf_int(g, "split.tensors.count", (int64_t)g->n_tensors);

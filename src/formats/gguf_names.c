@@ -251,6 +251,7 @@ typedef struct writer {
     qn_buf b;
 } writer;
 
+/* Keys of an architecture begin with its name. */
 static const qn_gguf_value *get(const writer *w, const char *key)
 {
     char full[128];
@@ -258,6 +259,7 @@ static const qn_gguf_value *get(const writer *w, const char *key)
     return qn_gguf_get(w->g, full);
 }
 
+/* Every member follows another one: model_type is always first. */
 static void put_key(writer *w, const char *key)
 {
     qn_buf_char(&w->b, ',');
@@ -302,6 +304,7 @@ static void put_row(writer *w, const key_row *row)
     }
 }
 
+/* Rows whose key the file lacks put nothing. */
 static void put_rows(writer *w, const key_row *rows)
 {
     for (; rows && rows->gguf; rows++)

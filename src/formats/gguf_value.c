@@ -11,6 +11,8 @@ static uint64_t load_le(const uint8_t *p, int bytes)
     return v;
 }
 
+/* Any whole-number type as int64_t. Writers differ in which width they choose for the same key, so readers must not
+ * care. */
 static bool read_int(uint32_t type, const uint8_t *p, int64_t *out)
 {
     switch (type) {
@@ -40,6 +42,7 @@ static bool read_int(uint32_t type, const uint8_t *p, int64_t *out)
     }
 }
 
+/* Any number at all as a double. */
 static bool read_num(uint32_t type, const uint8_t *p, double *out)
 {
     int64_t i;
@@ -69,6 +72,7 @@ bool qn_gguf_value_num(const qn_gguf_value *v, double *out)
     return v && read_num(v->type, v->data, out);
 }
 
+/* A string at its length prefix. */
 static qn_gguf_str read_str(const uint8_t *p)
 {
     return (qn_gguf_str){ (const char *)p + 8, (size_t)load_le(p, 8) };

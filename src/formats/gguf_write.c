@@ -14,12 +14,14 @@ static void add_le(qn_buf *b, uint64_t v, int bytes)
         qn_buf_char(b, (char)(v >> (8 * i)));
 }
 
+/* The format's string: a length and bytes. */
 static void add_text(qn_buf *b, const char *s, size_t n)
 {
     add_le(b, n, 8);
     qn_buf_add(b, s, n);
 }
 
+/* Key and type; the caller appends the value. */
 static void begin(qn_gguf_writer *w, const char *key, qn_gguf_type type)
 {
     add_text(&w->values, key, strlen(key));
@@ -99,12 +101,14 @@ void qn_gguf_put_tensor(qn_gguf_writer *w, const qn_gguf_tensor *t)
     w->tensor[w->n_tensors++] = *t;
 }
 
+/* The data section begins at a multiple of the alignment. */
 static void pad(qn_buf *b)
 {
     while (b->len % QN_GGUF_ALIGN != 0)
         qn_buf_char(b, '\0');
 }
 
+/* Bytes of a tensor; false when its rows are no whole blocks or the size overflows. */
 static bool size_of(const qn_gguf_tensor *t, size_t *bytes)
 {
     int64_t elems = 1;
@@ -116,6 +120,7 @@ static bool size_of(const qn_gguf_tensor *t, size_t *bytes)
     return whole && qn_layout_bytes((qn_layout)t->layout, elems, bytes);
 }
 
+/* One entry of the table; *at is where its data will lie and moves to where the next ones do. */
 static int add_tensor(qn_buf *b, const qn_gguf_tensor *t, uint64_t *at, qn_error *err)
 {
     int id = qn_gguf_type_id((qn_layout)t->layout);

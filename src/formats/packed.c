@@ -29,6 +29,7 @@ typedef struct want {
     bool plain; /* the entry is `false` */
 } want;
 
+/* An override may be written for the text model alone or for the whole file: both come to the same bare name. */
 static const char *strip_prefixes(const char *name)
 {
     for (;;) {
@@ -41,6 +42,7 @@ static const char *strip_prefixes(const char *name)
     }
 }
 
+/* Small numbers are counts of layers or heads, and no row is shorter than a group. */
 static void add_width(qn_packing *p, int64_t k)
 {
     if (k >= 32 && p->n_widths < MAX_WIDTHS)
@@ -63,6 +65,7 @@ static void collect_widths(qn_packing *p, const qn_json *config, int depth)
     }
 }
 
+/* Whether K could be `k` by what the config says of the model. */
 static bool is_width(const qn_packing *p, int64_t k)
 {
     for (int i = 0; i < p->n_widths; i++)
@@ -89,6 +92,7 @@ static void index_overrides(qn_packing *p)
     qn_free(bare);
 }
 
+/* FP8: block sizes, checked since scale counts are computed with them. */
 static int read_block(qn_packing *p, const qn_json *q, qn_error *err)
 {
     const qn_json *b = qn_json_get(q, "weight_block_size");
@@ -100,6 +104,7 @@ static int read_block(qn_packing *p, const qn_json *q, qn_error *err)
     return QN_OK;
 }
 
+/* Other tools name their method; guessing from tensors what an unknown one means would give silent garbage. */
 static int read_method(qn_packing *p, const qn_json *q, qn_error *err)
 {
     static const char *const supported[] = { "fp8", "mxfp4", "mlx" };
@@ -149,6 +154,7 @@ void qn_packing_close(qn_packing *p)
     qn_free(p);
 }
 
+/* The tensor "<base><suffix>". */
 static const qn_st_tensor *find(const qn_packing *p, const char *base, int base_len,
                                 const char *suffix)
 {
@@ -165,6 +171,7 @@ static int module_len(const char *name)
     return (int)(strlen(name) - (qn_ends_with(name, ".weight") ? strlen(".weight") : 0));
 }
 
+/* What scales and biases may be, and what a plain weight usually is. */
 static bool is_float(const qn_st_tensor *t)
 {
     return t->layout == QN_F32 || t->layout == QN_F16 || t->layout == QN_BF16;
@@ -226,6 +233,7 @@ bool qn_packed_lacks_scales(const qn_packing *p, const qn_st_tensor *t)
     return weight && (t->layout == QN_U32 || fp8);
 }
 
+/* The common form of a refusal. */
 static int refuse(const qn_packing *p, const qn_st_tensor *t, const char *why, qn_error *err)
 {
     return qn_fail(err, QN_ERR_FORMAT, "%s: tensor '%.100s': %s", p->c->path, t->name, why);
@@ -308,6 +316,7 @@ static int set_dims(const qn_packing *p, const qn_st_tensor *t, int64_t k, qn_we
 }
 
 /* Scales must have the leading axes of the codes. */
+/* Scales that belong to other rows than the codes must never be paired with them. */
 static bool same_leading(const qn_st_tensor *a, const qn_st_tensor *b)
 {
     if (a->n_dims != b->n_dims)
@@ -318,6 +327,7 @@ static bool same_leading(const qn_st_tensor *a, const qn_st_tensor *b)
     return true;
 }
 
+/* Borrows codes and scales, moved only where the file has them at an address that their type cannot have. */
 static int set_data(const qn_packing *p, const qn_st_tensor *t, const qn_st_tensor *scales,
                     qn_weight *w, qn_error *err)
 {
@@ -332,6 +342,7 @@ static int set_data(const qn_packing *p, const qn_st_tensor *t, const qn_st_tens
     return QN_OK;
 }
 
+/* Codes with a scale and a bias a group. Biases are not optional: without them the zero point is unknown. */
 static int affine(qn_packing *p, const qn_st_tensor *t, const qn_st_tensor *scales, want *e,
                   qn_weight *w, qn_error *err)
 {
@@ -393,6 +404,8 @@ static int global_scale(qn_packing *p, const qn_st_tensor *t, qn_weight *w, qn_e
     return QN_OK;
 }
 
+/* Codes with one-byte scales. The shapes alone tell the mode, so an entry that disagrees is an error in one of the
+ * two and is not decided here. */
 static int microscale(qn_packing *p, const qn_st_tensor *t, const qn_st_tensor *scales,
                       const want *e, qn_weight *w, qn_error *err)
 {
@@ -421,6 +434,7 @@ static int microscale(qn_packing *p, const qn_st_tensor *t, const qn_st_tensor *
     return rc == QN_OK ? global_scale(p, t, w, err) : rc;
 }
 
+/* All kinds of MLX module: which one is a matter of the scales' dtype. */
 static int mlx(qn_packing *p, const qn_st_tensor *t, const qn_st_tensor *scales, qn_weight *w,
                qn_error *err)
 {
@@ -451,6 +465,7 @@ static int mlx(qn_packing *p, const qn_st_tensor *t, const qn_st_tensor *scales,
     return affine(p, t, scales, &e, w, err);
 }
 
+/* Without the usual sum, which could overflow for a dimension from a file. */
 static int64_t ceil_div(int64_t a, int64_t b)
 {
     return a / b + (a % b != 0);

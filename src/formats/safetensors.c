@@ -61,11 +61,13 @@ typedef struct reader {
     qn_error *err;
 } reader;
 
+/* Messages name the file and the tensor, since a folder may have hundreds of each. */
 static int bad_tensor(const reader *r, const char *name, const char *why)
 {
     return qn_fail(r->err, QN_ERR_FORMAT, "%s: tensor '%.100s': %s", r->path, name, why);
 }
 
+/* A dtype we cannot hold is not an error of the file: the code says so. */
 static int read_dtype(const reader *r, const qn_json *v, qn_st_tensor *t)
 {
     const qn_json *dtype = qn_json_get(v, "dtype");
@@ -80,6 +82,7 @@ static int read_dtype(const reader *r, const qn_json *v, qn_st_tensor *t)
                    r->path, t->name, dtype->s);
 }
 
+/* The shape, with a bound on the product of any of its dimensions, for those who multiply them later. */
 static int read_shape(const reader *r, const qn_json *v, qn_st_tensor *t, int64_t *elems)
 {
     const qn_json *shape = qn_json_get(v, "shape");
@@ -101,6 +104,8 @@ static int read_shape(const reader *r, const qn_json *v, qn_st_tensor *t, int64_
     return QN_OK;
 }
 
+/* Where the data lie. The size is computed from shape and dtype first, and the stated range must equal it: then
+ * only one number needs to be held against the file. */
 static int read_range(const reader *r, const qn_json *v, qn_st_tensor *t, int64_t elems)
 {
     const qn_json *range = qn_json_get(v, "data_offsets");
@@ -127,6 +132,7 @@ static int read_range(const reader *r, const qn_json *v, qn_st_tensor *t, int64_
     return QN_OK;
 }
 
+/* One member of the header. */
 static int read_entry(const reader *r, const qn_json *v)
 {
     qn_st *s = r->s;
@@ -150,6 +156,7 @@ static int read_entry(const reader *r, const qn_json *v)
     return QN_OK;
 }
 
+/* By address, and at one address empty tensors before the one that has bytes there: they overlap nothing. */
 static int by_data(const void *a, const void *b)
 {
     const qn_st_tensor *x = *(const qn_st_tensor *const *)a, *y = *(const qn_st_tensor *const *)b;
@@ -158,6 +165,8 @@ static int by_data(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes; /* empty ones first */
 }
 
+/* Ranges are checked against each other so that no tensor can be changed through another. Gaps are allowed: they
+ * harm nobody, and some writers align. */
 static int check_overlap(const reader *r, const qn_st_tensor *t, size_t n)
 {
     const qn_st_tensor **sorted = qn_alloc_n(n, sizeof *sorted);
@@ -214,6 +223,7 @@ static int read_file(qn_st *s, const char *path, const char *data, size_t n, qn_
     return rc;
 }
 
+/* The pointer is good until the next shard is added. */
 static shard *add_shard(qn_st *s, const char *path)
 {
     QN_GROW(s->shard, s->n_shards, s->cap_shards);
@@ -221,6 +231,7 @@ static shard *add_shard(qn_st *s, const char *path)
     return &s->shard[s->n_shards++];
 }
 
+/* Maps and reads one file. It counts as a shard even when that fails, so that the close unmaps it. */
 static int open_shard(qn_st *s, const char *path, qn_error *err)
 {
     shard *f = add_shard(s, path);
@@ -228,6 +239,7 @@ static int open_shard(qn_st *s, const char *path, qn_error *err)
     return rc == QN_OK ? read_file(s, f->path, f->map.data, f->map.size, err) : rc;
 }
 
+/* The look-up table over all shards; a name may be in one of them only. */
 static int index_names(qn_st *s, const char *path, qn_error *err)
 {
     const char **names = qn_alloc_n(s->n_tensors, sizeof *names);
@@ -273,6 +285,7 @@ static int open_named_shard(qn_st *s, const char *dir, const char *name, qn_erro
     return rc;
 }
 
+/* What an index calls total_size: data without headers. */
 static size_t tensor_bytes(const qn_st *s)
 {
     size_t sum = 0;
@@ -380,6 +393,7 @@ static int open_index(qn_st *s, const char *dir, const char *path, qn_error *err
     return rc;
 }
 
+/* Hidden files are half-made downloads of other programs. */
 static bool is_shard_name(const char *name, const char *prefix)
 {
     return name[0] != '.' && qn_starts_with(name, prefix) && qn_ends_with(name, ".safetensors");
@@ -422,6 +436,7 @@ static int check_numbering(const char *dir, const char *const *name, size_t n, q
     return QN_OK;
 }
 
+/* No index: everything called model*, or a single file of any name (adapters and old exports are called so). */
 static int open_listed(qn_st *s, const char *dir, qn_error *err)
 {
     size_t n;
@@ -444,6 +459,7 @@ static int open_listed(qn_st *s, const char *dir, qn_error *err)
     return rc == QN_OK ? index_names(s, dir, err) : rc;
 }
 
+/* An index decides when there is one, as it does for the published loaders. */
 static int open_path(qn_st *s, const char *path, qn_error *err)
 {
     if (!qn_is_dir(path)) {

@@ -12,6 +12,7 @@ int qn_scale_bytes(qn_layout l)
     return l == QN_F32 ? 4 : l == QN_F16 || l == QN_BF16 ? 2 : 1;
 }
 
+/* Scales are read byte by byte: they may lie anywhere in a file. */
 float qn_scale_at(qn_layout l, const void *scales, int64_t i)
 {
     const uint8_t *p = scales;
@@ -49,6 +50,7 @@ static uint32_t code_at(const uint8_t *codes, int bits, int64_t i)
     return v >> shift & ((1u << bits) - 1);
 }
 
+/* Scale and bias are widened to f32, then one multiplication and one addition: the definition. */
 void qn_grouped_decode_affine(const qn_grouped_row *r, float *out)
 {
     for (int64_t g = 0; g < r->k / r->group; g++) {
@@ -77,6 +79,7 @@ void qn_grouped_decode_mxfp8(const qn_grouped_row *r, float *out)
         out[i] = qn_f8_e8m0_to_f32(r->scales[i / r->group]) * qn_f8_e4m3_to_f32(r->codes[i]);
 }
 
+/* The scale of the whole tensor joins the group's before it meets the code. */
 void qn_grouped_decode_nvfp4(const qn_grouped_row *r, float *out)
 {
     for (int64_t i = 0; i < r->k; i++) {
@@ -113,6 +116,7 @@ static void affine_fit(const float *x, int group, float max_code, float *scale, 
     *scale = q0 != 0 ? edge / q0 : s;
 }
 
+/* Codes are found with the unrounded scale and bias, and those are rounded to their dtype after: MLX's order. */
 void qn_affine_encode(const float *x, const qn_grouped_row *shape, void *codes, void *scales,
                       void *biases)
 {

@@ -79,6 +79,7 @@ void qn_decode_q8_0(const void *in, float *out, int64_t n)
     }
 }
 
+/* The whole part of v, between 0 and max. */
 static int clip(float v, int max)
 {
     return v > 0 ? v < (float)max ? (int)v : max : 0; /* NaN gives 0 */
@@ -121,12 +122,14 @@ static float encode_range(const float *x, int max, float *min, int *q)
     return d;
 }
 
+/* Low nibbles are the first half. */
 static void pack_nibbles(uint8_t *qs, const int *q)
 {
     for (int j = 0; j < 16; j++)
         qs[j] = (uint8_t)((q[j] & 15) | (q[j + 16] & 15) << 4);
 }
 
+/* The bits above the nibbles, little-endian. */
 static void pack_fifth_bits(uint8_t *qh, const int *q)
 {
     uint32_t bits = 0;

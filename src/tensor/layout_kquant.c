@@ -17,6 +17,7 @@ static void scale_min(const uint8_t *sc, int s, int *scale, int *min)
     }
 }
 
+/* Sub-blocks of 16: scale and minimum are the nibbles of one byte. */
 void qn_decode_q2_k(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;
@@ -43,6 +44,7 @@ static void q3_scales(const uint8_t *sc, int *scale)
     }
 }
 
+/* Two low bits in qs, the third in a mask that all sub-blocks share. */
 void qn_decode_q3_k(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;
@@ -59,6 +61,7 @@ void qn_decode_q3_k(const void *in, float *out, int64_t n)
     }
 }
 
+/* Sub-blocks of 32; scales and minima of six bits. */
 void qn_decode_q4_k(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;
@@ -75,6 +78,7 @@ void qn_decode_q4_k(const void *in, float *out, int64_t n)
     }
 }
 
+/* As Q4_K, the fifth bits of all eight sub-blocks in 32 bytes. */
 void qn_decode_q5_k(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;
@@ -94,6 +98,7 @@ void qn_decode_q5_k(const void *in, float *out, int64_t n)
     }
 }
 
+/* Sub-blocks of 16 with signed scales of a whole byte and no minimum. */
 void qn_decode_q6_k(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;

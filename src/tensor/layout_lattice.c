@@ -42,6 +42,7 @@ static void put_iq1(float *out, float scale, uint16_t point, float delta)
         out[j] = scale * ((float)((point >> (2 * j) & 3) - 1) + delta);
 }
 
+/* Four indices, then four times seven sign bits and a scale of four bits in one word. */
 void qn_decode_iq2_xxs(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;
@@ -65,6 +66,7 @@ static float iq2_scale(const uint8_t *sc, float d, int group)
     return d * (0.5f + (float)nibble) * 0.25f;
 }
 
+/* Nine bits of index and seven of signs in each half-word, scales apart. */
 void qn_decode_iq2_xs(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;
@@ -77,6 +79,7 @@ void qn_decode_iq2_xs(const void *in, float *out, int64_t n)
     }
 }
 
+/* Ten bits of index, two of them apart, and whole sign bytes. */
 void qn_decode_iq2_s(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;
@@ -90,6 +93,7 @@ void qn_decode_iq2_s(const void *in, float *out, int64_t n)
     }
 }
 
+/* As IQ2_XXS, with points of four elements: two indices share seven sign bits. */
 void qn_decode_iq3_xxs(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;
@@ -107,6 +111,7 @@ void qn_decode_iq3_xxs(const void *in, float *out, int64_t n)
     }
 }
 
+/* Nine bits of index, whole sign bytes, odd scales. */
 void qn_decode_iq3_s(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;
@@ -122,6 +127,7 @@ void qn_decode_iq3_s(const void *in, float *out, int64_t n)
     }
 }
 
+/* Eleven bits of index; a half-word for 32 elements holds the high ones, the scale and the way of the shift. */
 void qn_decode_iq1_s(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;
@@ -136,6 +142,7 @@ void qn_decode_iq1_s(const void *in, float *out, int64_t n)
     }
 }
 
+/* As IQ1_S, with the shift's way for each 8 elements and a scale for each 16. */
 void qn_decode_iq1_m(const void *in, float *out, int64_t n)
 {
     const uint8_t *b = in;

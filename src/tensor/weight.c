@@ -10,6 +10,7 @@ int64_t qn_weight_cols(const qn_weight *w)
     return w->dim[w->n_dims - 1];
 }
 
+/* A stack's experts count as rows one after the other. */
 int64_t qn_weight_rows(const qn_weight *w)
 {
     int64_t n = 1;
@@ -23,6 +24,7 @@ int64_t qn_weight_elems(const qn_weight *w)
     return qn_weight_rows(w) * qn_weight_cols(w);
 }
 
+/* Codes of grouped layouts fill whole bytes, since a row is whole groups of at least 16. */
 size_t qn_weight_row_bytes(const qn_weight *w)
 {
     int64_t k = qn_weight_cols(w);
@@ -85,6 +87,7 @@ static int64_t scale_row_of(const qn_weight *w, int64_t row)
     return row / n * scale_rows(w) + (row % n + w->first_row) / w->block_rows;
 }
 
+/* One scale for a run of columns; the last run may be short. */
 static void decode_fp8_block(const qn_grouped_row *r, float *out)
 {
     qn_layout_get(QN_F8_E4M3)->decode(r->codes, out, r->k);

@@ -100,6 +100,7 @@ static void plain_folders_open_and_account(void **state)
     qn_checkpoint_close(c);
     qn_checkpoint_close(NULL);
     refused(qn_path_join(&a, *state, "nothing"), "nothing");
+    refused(qn_path_join(&a, dir, "model.safetensors"), "give the folder");
     qn_arena_free(&a);
 }
 
