@@ -130,6 +130,34 @@ static void test_config_is_honoured_or_refused(void **state)
            QN_ERR_UNSUPPORTED, "spiral");
 }
 
+/* What published configs carry besides must not keep a model from loading. */
+static void test_published_keys(void **state)
+{
+    static const struct {
+        const char *name, *keys;
+    } rows[] = {
+        { "llama/a",
+          "\"_name_or_path\": \"x\", \"is_llama_config\": true, \"rope_interleaved\": false, "
+          "\"transformers.js_config\": {\"dtype\": \"q4\"}, \"auto_map\": {\"a\": \"b\"}, "
+          "\"attention_bias\": false, \"mlp_bias\": false, \"head_dim\": 16, "
+          "\"unsloth_fixed\": true, \"torch_dtype\": \"bfloat16\"" },
+        { "mixtral/a", "\"router_jitter_noise\": 0.0, \"max_window_layers\": 28" },
+        { "qwen3/a",
+          "\"layer_types\": [\"full_attention\", \"full_attention\", \"full_attention\"], "
+          "\"dtype\": \"bfloat16\"" },
+        { "gemma3_text/a2",
+          "\"use_bidirectional_attention\": false, \"query_pre_attn_scalar\": 16" },
+        { "cohere2/a", "\"cache_implementation\": \"hybrid\", \"model_max_length\": 8192, "
+                       "\"rope_scaling\": null" },
+        { "phi3/a2", "\"full_attn_mod\": 1, \"interpolate_factor\": 1, \"lm_head_bias\": false" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char to[512];
+        snprintf(to, sizeof to, "{%s,", rows[i].keys);
+        qn_model_unload(load(state, rows[i].name, (edit[]){ CONFIG("{", to), END }));
+    }
+}
+
 static void test_unknown_family(void **state)
 {
     refuse(state, "llama/a",
@@ -259,6 +287,7 @@ int main(void)
         cmocka_unit_test_teardown(test_tensors_are_accounted_for, free_arena),
         cmocka_unit_test_teardown(test_shapes_agree, free_arena),
         cmocka_unit_test_teardown(test_config_is_honoured_or_refused, free_arena),
+        cmocka_unit_test_teardown(test_published_keys, free_arena),
         cmocka_unit_test_teardown(test_unknown_family, free_arena),
         cmocka_unit_test_teardown(test_fields_change_the_result, free_arena),
         cmocka_unit_test_teardown(test_tied_heads, free_arena),
