@@ -145,6 +145,30 @@ static void test_fuse_passes_errors_on(void **state)
     qn_graph_free(&fused);
 }
 
+/* The new graph owns what its attributes point to: the old one may go first. */
+static void test_old_graph_may_go(void **state)
+{
+    (void)state;
+    const float freq[1] = { 1 };
+    const qn_attr_rope a = {
+        .head_dim = 2, .n_rot = 2, .n_freqs = 1, .inv_freq = freq, .amplitude = 1
+    };
+    qn_graph plain, copy;
+    qn_error err;
+    qn_graph_init(&plain);
+    qn_graph_output(&plain, "y", QN_ADD(&plain, &qn_op_rope, &a, input_rows(&plain, "x", 2)));
+    assert_int_equal(qn_graph_fuse(&plain, &copy, rules, &err), QN_OK);
+    qn_graph_free(&plain);
+    test_batch b;
+    batch_init(&b, (int32_t[]){ 2 }, 1);
+    float x[4] = { 1, 0, 1, 0 }, *y[1];
+    run_graph(&copy, &b.b, NULL, (const feed[]){ { "x", x }, { NULL, NULL } }, y);
+    assert_true(y[0][0] == 1 && y[0][1] == 0);
+    assert_true(y[0][2] > 0.54f && y[0][2] < 0.541f && y[0][3] > 0.841f && y[0][3] < 0.842f);
+    free(y[0]);
+    qn_graph_free(&copy);
+}
+
 /* Sums the width of rows into a loss [1]. */
 static qn_val total(qn_graph *g, qn_val y)
 {
@@ -203,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_fuse),
         cmocka_unit_test(test_fuse_respects_uses),
         cmocka_unit_test(test_fuse_passes_errors_on),
+        cmocka_unit_test(test_old_graph_may_go),
         cmocka_unit_test(test_grad_adds_up),
         cmocka_unit_test(test_grad_refuses),
     };

@@ -140,6 +140,24 @@ static void test_batch_is_a_mean(void **state)
     small_close(&s);
 }
 
+/* The same data gives the same bits: no sum depends on time, threads or memory. */
+static void test_reproducible(void **state)
+{
+    (void)state;
+    float end[2][VOCAB * WIDTH];
+    for (int i = 0; i < 2; i++) {
+        small s;
+        small_open(&s, NULL);
+        qn_train_seq seq[2] = { { ring, ring, 8 }, { ring + 2, ring + 2, 3 } };
+        qn_train_result r;
+        for (int k = 0; k < 5; k++)
+            assert_int_equal(qn_trainer_step(s.t, seq, 1 + k % 2, &r, NULL), QN_OK);
+        memcpy(end[i], qn_trainer_weight(s.t, 1), sizeof end[i]);
+        small_close(&s);
+    }
+    assert_memory_equal(end[0], end[1], sizeof end[0]);
+}
+
 static void test_poison_stays_out(void **state)
 {
     (void)state;
@@ -207,6 +225,7 @@ int main(void)
         cmocka_unit_test(test_learns),
         cmocka_unit_test(test_batch_is_a_mean),
         cmocka_unit_test(test_poison_stays_out),
+        cmocka_unit_test(test_reproducible),
         cmocka_unit_test(test_nothing_to_learn),
         cmocka_unit_test(test_bad_data),
     };
