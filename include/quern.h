@@ -115,8 +115,8 @@ QN_API char *qn_detokenize_dup(const qn_model *m, const int32_t *ids, size_t n, 
                                size_t *len, qn_error *err);
 
 /* The prompt that the chat template makes of a conversation. `chat` is JSON: {"messages": [{"role",
- * "content"}...], "tools": [...], "add_generation_prompt": true, ...}; other keys are variables of the
- * template. A refusal by the template itself is QN_ERR_RAISED. */
+ * "content"}...], "tools": [...], "add_generation_prompt": false, ...}; the start of an answer is added
+ * unless that says no, and other keys are variables of the template. A refusal by the template itself is QN_ERR_RAISED. */
 QN_API char *qn_render_dup(const qn_model *m, const char *chat, qn_error *err);
 
 /* ---- chat templates alone: no weights are read ---- */
@@ -211,7 +211,7 @@ typedef struct qn_sampling {
 typedef struct qn_request_options {
     /* The prompt: exactly one of these three. */
     const char *text;   /* plain text, as the tokenizer encodes it */
-    const char *chat;   /* a conversation as for qn_render_dup; add_generation_prompt is implied */
+    const char *chat;   /* a conversation as for qn_render_dup */
     const int32_t *ids; /* [n_ids] */
     size_t n_ids;
     int64_t
@@ -296,7 +296,7 @@ QN_API int qn_request_start(qn_request **out, qn_engine *e, const qn_request_opt
 QN_API qn_event qn_request_next(qn_request *r, int timeout_ms);
 
 /* Ends the request within a step; DONE follows with what there is. Any thread, also in a signal
- * handler; more than once is fine. */
+ * handler; more than once is fine, as long as the engine is open. */
 QN_API void qn_request_cancel(qn_request *r);
 
 /* Cancels it if need be and frees it; NULL is fine. */

@@ -65,6 +65,7 @@ bool qn_cli_colour(void)
 /* ---- progress ---- */
 
 static bool progress_shown;
+static double progress_start = -1, progress_last;
 
 static double seconds(void)
 {
@@ -75,13 +76,13 @@ static double seconds(void)
 
 void qn_cli_progress(const char *what, int percent)
 {
-    static double start = -1, last;
     double now = seconds();
-    if (start < 0)
-        start = now;
-    if (!isatty(STDERR_FILENO) || now - start < 1 || (progress_shown && now - last < 0.1))
+    if (progress_start < 0)
+        progress_start = now;
+    bool early = now - progress_start < 1, again = progress_shown && now - progress_last < 0.1;
+    if (early || again || !isatty(STDERR_FILENO))
         return;
-    last = now;
+    progress_last = now;
     progress_shown = true;
     if (percent < 0)
         fprintf(stderr, "\r\033[K%s", what);
@@ -95,4 +96,5 @@ void qn_cli_progress_end(void)
     if (progress_shown)
         fputs("\r\033[K", stderr);
     progress_shown = false;
+    progress_start = -1;
 }

@@ -97,6 +97,34 @@ typedef struct qn_cli_model {
 int qn_cli_fail(const qn_error *err);
 int qn_cli_die(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The sampling options, shared by run and chat; unset ones (NaN, -1) keep what the model's defaults say. Put
+ * QN_CLI_SAMPLING_OPTS(&s) into the table, start from QN_CLI_SAMPLING_UNSET. */
+typedef struct qn_cli_sampling {
+    double temp, top_p, min_p, repeat_penalty;
+    int64_t top_k, seed, n;
+    qn_str_list stop;
+} qn_cli_sampling;
+
+#define QN_CLI_SAMPLING_UNSET                                                                      \
+    {                                                                                              \
+        .temp = -1, .top_p = -1, .min_p = -1, .repeat_penalty = -1, .top_k = -1, .seed = -1,       \
+        .n = -1                                                                                    \
+    }
+
+#define QN_CLI_SAMPLING_OPTS(s)                                                                     \
+    { "-n", QN_OPT_INT, &(s)->n, "N", "at most N tokens; -1 = as many as fit", -1, 1e15 },          \
+        { "--temp", QN_OPT_REAL, &(s)->temp, "T", "temperature; 0 = most likely token", 0, 1e6 },   \
+        { "--top-k", QN_OPT_INT, &(s)->top_k, "K", "of the K most likely; 0 = all", 0, 1e9 },       \
+        { "--top-p", QN_OPT_REAL, &(s)->top_p, "P", "of the most likely that hold P", 1e-9, 1 },    \
+        { "--min-p", QN_OPT_REAL, &(s)->min_p, "P", "of those with P times the best one's", 0, 1 }, \
+        { "--repeat-penalty", QN_OPT_REAL, &(s)->repeat_penalty, "R", "1 = none", 1e-3, 1e6 },      \
+        { "--seed", QN_OPT_INT, &(s)->seed, "S", "the same seed, the same text", 0, 9e15 },         \
+    {                                                                                               \
+        "--stop", QN_OPT_STRS, &(s)->stop, "TEXT", "ends the answer; may be repeated", 0, 0         \
+    }
+
+void qn_cli_apply_sampling(qn_request_options *o, const qn_cli_sampling *s);
+
 /* Finds MODEL (folder, file, name in the store) and opens it, showing progress on a terminal when that
  * takes over a second. Returns QN_EXIT_OK or the exit status, having printed why. */
 int qn_cli_open(qn_model **out, const char *model, const qn_cli_model *opt);
@@ -104,18 +132,24 @@ int qn_cli_open(qn_model **out, const char *model, const qn_cli_model *opt);
 /* All of standard input. False (with a line printed) when it cannot be read or is over 1 GiB. */
 bool qn_cli_read_stdin(qn_buf *b);
 
+/* Streams the answer of r to standard output (not when quiet), watched by Ctrl-C. The result is good until the
+ * request is closed. */
+const qn_result *qn_cli_stream(qn_request *r, bool quiet);
+
 bool qn_cli_stdout_tty(void); /* NO_COLOR and TERM=dumb make colour answer false, not this */
 bool qn_cli_colour(void);
 
-/* Ctrl-C: the first one sets the flag and cancels the request that is being watched (NULL: none); a second
- * one within the same answer ends the program with status 130. */
-void qn_cli_catch_sigint(void);
-void qn_cli_watch(qn_request *r);
+/* Ctrl-C cancels the request that is being watched. With none it ends the program with status 130, unless
+ * stay: then it only leaves a mark (a prompt for the next line is open). A second one, before the mark was
+ * cleared, ends the program in any case. */
+void qn_cli_catch_sigint(bool stay);
+void qn_cli_watch(qn_request *r); /* NULL: none any more */
 bool qn_cli_interrupted(void);
 void qn_cli_clear_interrupt(void);
 
 /* A line on a terminal's standard error that is rewritten: percent < 0 shows the text alone. Nothing is
- * shown in the first second, nor when standard error is no terminal. qn_cli_progress_end wipes it. */
+ * shown within the first second of a task, nor when standard error is no terminal. qn_cli_progress_end wipes
+ * the line and ends the task. */
 void qn_cli_progress(const char *what, int percent);
 void qn_cli_progress_end(void);
 

@@ -1,18 +1,18 @@
-/* output.c - see output.h. A small state machine over one held buffer: each state takes from the buffer's front
+/* reply.c - see reply.h. A small state machine over one held buffer: each state takes from the buffer's front
  * what it is sure of, and either moves on to the next state or waits for more. */
-#include "engine/output.h"
+#include "engine/reply.h"
 
 #include <string.h>
 
 static const char open_tag[] = "<think>", close_tag[] = "</think>";
 
-void qn_output_init(qn_output *o, const char *const *stop, int n_stop, bool split, bool opened)
+void qn_reply_init(qn_reply *o, const char *const *stop, int n_stop, bool split, bool opened)
 {
-    *o = (qn_output){ .stop = stop, .n_stop = n_stop };
-    o->state = !split ? QN_OUTPUT_ANSWER : opened ? QN_OUTPUT_THOUGHT : QN_OUTPUT_START;
+    *o = (qn_reply){ .stop = stop, .n_stop = n_stop };
+    o->state = !split ? QN_REPLY_ANSWER : opened ? QN_REPLY_THOUGHT : QN_REPLY_START;
 }
 
-void qn_output_free(qn_output *o)
+void qn_reply_free(qn_reply *o)
 {
     qn_buf_free(&o->text);
     qn_buf_free(&o->reasoning);
@@ -50,13 +50,13 @@ static bool begins(const char *s, size_t n, const char *pattern)
 }
 
 /* Drops the first n held bytes. */
-static void consume(qn_output *o, size_t n)
+static void consume(qn_reply *o, size_t n)
 {
     memmove(o->held.data, o->held.data + n, o->held.len - n + 1);
     o->held.len -= n;
 }
 
-static void emit(qn_output *o, qn_buf *to, size_t n)
+static void emit(qn_reply *o, qn_buf *to, size_t n)
 {
     qn_buf_add(to, o->held.data, n);
     consume(o, n);
@@ -64,25 +64,25 @@ static void emit(qn_output *o, qn_buf *to, size_t n)
 
 /* ---- the states; each returns true when it moved on and the buffer is worth another look ---- */
 
-static bool at_start(qn_output *o, bool end)
+static bool at_start(qn_reply *o, bool end)
 {
     size_t skip = spaces(o->held.data, o->held.len);
     const char *s = o->held.data + skip;
     size_t n = o->held.len - skip;
     if (found_at(s, n, open_tag)) {
         consume(o, skip + strlen(open_tag));
-        o->state = QN_OUTPUT_THOUGHT;
+        o->state = QN_REPLY_THOUGHT;
         return true;
     }
     if (!end && begins(s, n, open_tag)) /* n = 0 too: white space alone decides nothing */
         return false;
-    o->state = QN_OUTPUT_ANSWER; /* the white space belongs to it */
+    o->state = QN_REPLY_ANSWER; /* the white space belongs to it */
     return true;
 }
 
 /* Lets the thought out up to the closing tag. White space round it is the template's, not the thought's: at the
  * front it is dropped, at the back held until more follows. */
-static bool in_thought(qn_output *o, bool end)
+static bool in_thought(qn_reply *o, bool end)
 {
     if (o->reasoning.len == 0)
         consume(o, spaces(o->held.data, o->held.len));
@@ -96,25 +96,25 @@ static bool in_thought(qn_output *o, bool end)
         if (!whole)
             return false;
         consume(o, tail + strlen(close_tag));
-        o->state = QN_OUTPUT_GAP;
+        o->state = QN_REPLY_GAP;
         return true;
     }
     emit(o, &o->reasoning, o->held.len - spaces_at_end(s, o->held.len));
     return false;
 }
 
-static bool in_gap(qn_output *o)
+static bool in_gap(qn_reply *o)
 {
     consume(o, spaces(o->held.data, o->held.len));
     if (o->held.len == 0)
         return false;
-    o->state = QN_OUTPUT_ANSWER;
+    o->state = QN_REPLY_ANSWER;
     return true;
 }
 
 /* The first stop text at s, or NULL; *may is set when one may be on its way. Of two that begin at the same
  * place either one ends the answer there, so the order does not matter. */
-static bool stop_at(const qn_output *o, const char *s, size_t n, bool *may)
+static bool stop_at(const qn_reply *o, const char *s, size_t n, bool *may)
 {
     for (int i = 0; i < o->n_stop; i++) {
         if (found_at(s, n, o->stop[i]))
@@ -125,7 +125,7 @@ static bool stop_at(const qn_output *o, const char *s, size_t n, bool *may)
     return false;
 }
 
-static bool in_answer(qn_output *o, bool end)
+static bool in_answer(qn_reply *o, bool end)
 {
     size_t keep_from = o->held.len; /* where a stop text may have begun */
     for (size_t i = 0; i < o->held.len; i++) {
@@ -144,28 +144,28 @@ static bool in_answer(qn_output *o, bool end)
     return false;
 }
 
-static void advance(qn_output *o, bool end)
+static void advance(qn_reply *o, bool end)
 {
     bool again = true;
     while (again && !o->stopped && o->held.len > 0) {
         switch (o->state) {
-        case QN_OUTPUT_START:
+        case QN_REPLY_START:
             again = at_start(o, end);
             break;
-        case QN_OUTPUT_THOUGHT:
+        case QN_REPLY_THOUGHT:
             again = in_thought(o, end);
             break;
-        case QN_OUTPUT_GAP:
+        case QN_REPLY_GAP:
             again = in_gap(o);
             break;
-        case QN_OUTPUT_ANSWER:
+        case QN_REPLY_ANSWER:
             again = in_answer(o, end);
             break;
         }
     }
 }
 
-void qn_output_add(qn_output *o, const char *s, size_t n)
+void qn_reply_add(qn_reply *o, const char *s, size_t n)
 {
     if (o->stopped || n == 0)
         return;
@@ -173,7 +173,7 @@ void qn_output_add(qn_output *o, const char *s, size_t n)
     advance(o, false);
 }
 
-void qn_output_end(qn_output *o)
+void qn_reply_end(qn_reply *o)
 {
     advance(o, true);
     qn_buf_clear(&o->held);

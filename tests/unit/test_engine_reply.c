@@ -1,4 +1,4 @@
-/* test_engine_output.c - the output pipeline fed byte by byte, whole, and cut at every place: always one result,
+/* test_engine_reply.c - the output pipeline fed byte by byte, whole, and cut at every place: always one result,
  * and nothing of a tag or a stop text is ever shown. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "engine/output.h"
+#include "engine/reply.h"
 
 typedef struct expectation {
     const char *in;
@@ -65,7 +65,7 @@ static const expectation cases[] = {
 };
 
 /* Nothing shown may turn out to be part of a stop text: what is out is always a prefix of the end result. */
-static void check_shown(const qn_output *o, const expectation *e)
+static void check_shown(const qn_reply *o, const expectation *e)
 {
     assert_true(o->text.len <= strlen(e->text));
     assert_memory_equal(qn_buf_cstr(&o->text), e->text, o->text.len);
@@ -79,21 +79,21 @@ static void run(const expectation *e, uint64_t cuts)
     int n_stop = 0;
     while (n_stop < 3 && e->stop[n_stop])
         n_stop++;
-    qn_output o;
-    qn_output_init(&o, e->stop, n_stop, e->split, e->opened);
+    qn_reply o;
+    qn_reply_init(&o, e->stop, n_stop, e->split, e->opened);
     size_t n = strlen(e->in), start = 0;
     for (size_t i = 1; i <= n; i++) {
         if (i < n && !(cuts >> (i % 64) & 1))
             continue;
-        qn_output_add(&o, e->in + start, i - start);
+        qn_reply_add(&o, e->in + start, i - start);
         check_shown(&o, e);
         start = i;
     }
-    qn_output_end(&o);
+    qn_reply_end(&o);
     assert_string_equal(qn_buf_cstr(&o.text), e->text);
     assert_string_equal(qn_buf_cstr(&o.reasoning), e->reasoning);
     assert_int_equal(o.stopped, e->stopped);
-    qn_output_free(&o);
+    qn_reply_free(&o);
 }
 
 static void every_cut(void **state)
@@ -115,17 +115,17 @@ static void nothing_waits_needlessly(void **state)
 {
     (void)state;
     const char *stop[] = { "END" };
-    qn_output o;
-    qn_output_init(&o, stop, 1, true, false);
-    qn_output_add(&o, "<think>", 7);
-    qn_output_add(&o, "so", 2);
+    qn_reply o;
+    qn_reply_init(&o, stop, 1, true, false);
+    qn_reply_add(&o, "<think>", 7);
+    qn_reply_add(&o, "so", 2);
     assert_string_equal(qn_buf_cstr(&o.reasoning), "so");
-    qn_output_add(&o, "</think>", 8);
-    qn_output_add(&o, "yes E", 5);
+    qn_reply_add(&o, "</think>", 8);
+    qn_reply_add(&o, "yes E", 5);
     assert_string_equal(qn_buf_cstr(&o.text), "yes ");
-    qn_output_add(&o, "x", 1);
+    qn_reply_add(&o, "x", 1);
     assert_string_equal(qn_buf_cstr(&o.text), "yes Ex");
-    qn_output_free(&o);
+    qn_reply_free(&o);
 }
 
 static void open_thoughts(void **state)
