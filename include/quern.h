@@ -106,9 +106,9 @@ enum {
     QN_TOKENIZE_MARKUP = 2   /* control tokens written in the text become those tokens */
 };
 
-/* Ids of text[0..n) in *ids (the caller's: qn_free), their number in *n_ids. */
-QN_API int qn_tokenize(const qn_model *m, const char *text, size_t n, int flags, int32_t **ids,
-                       size_t *n_ids, qn_error *err);
+/* Ids of text[0..n), their number in *n_ids. NULL on failure, never for an empty list. */
+QN_API int32_t *qn_tokenize_dup(const qn_model *m, const char *text, size_t n, int flags,
+                                size_t *n_ids, qn_error *err);
 
 /* The text of ids, control tokens left out unless with_special. *len (may be NULL) counts bytes. */
 QN_API char *qn_detokenize_dup(const qn_model *m, const int32_t *ids, size_t n, bool with_special,
@@ -116,7 +116,8 @@ QN_API char *qn_detokenize_dup(const qn_model *m, const int32_t *ids, size_t n, 
 
 /* The prompt that the chat template makes of a conversation. `chat` is JSON: {"messages": [{"role",
  * "content"}...], "tools": [...], "add_generation_prompt": false, ...}; the start of an answer is added
- * unless that says no, and other keys are variables of the template. A refusal by the template itself is QN_ERR_RAISED. */
+ * unless that says no, and other keys are variables of the template. A refusal by the template itself
+ * is QN_ERR_RAISED. */
 QN_API char *qn_render_dup(const qn_model *m, const char *chat, qn_error *err);
 
 /* ---- chat templates alone: no weights are read ---- */
@@ -143,7 +144,7 @@ typedef struct qn_tokenizer qn_tokenizer;
 QN_API int qn_tokenizer_load(qn_tokenizer **out, const char *path, qn_error *err);
 QN_API void qn_tokenizer_close(qn_tokenizer *t); /* NULL is fine */
 
-/* As qn_tokenize and qn_detokenize_dup. Ids: NULL on failure, never for an empty list. */
+/* As qn_tokenize_dup and qn_detokenize_dup. Ids: NULL on failure, never for an empty list. */
 QN_API int32_t *qn_tokenizer_ids_dup(const qn_tokenizer *t, const char *text, size_t n, int flags,
                                      size_t *n_ids, qn_error *err);
 QN_API char *qn_tokenizer_text_dup(const qn_tokenizer *t, const int32_t *ids, size_t n,

@@ -40,18 +40,16 @@ static int read_text(qn_model *m, const char *path, text *t, qn_error *err)
     int rc = qn_map_open(&map, path, err);
     if (rc != QN_OK)
         return rc;
-    rc = qn_tokenize(m, map.data, map.size, QN_TOKENIZE_SPECIAL, &t->ids, &t->n, err);
+    t->ids = qn_tokenize_dup(m, map.data, map.size, QN_TOKENIZE_SPECIAL, &t->n, err);
     qn_map_close(&map);
+    if (!t->ids)
+        return err->code;
     /* What is added to an empty text in front is the start token; one that is added behind is not. */
-    int32_t *around = NULL;
-    size_t n_around = 0;
-    t->start = -1;
-    if (rc == QN_OK)
-        rc = qn_tokenize(m, "", 0, QN_TOKENIZE_SPECIAL, &around, &n_around, err);
-    if (rc == QN_OK && n_around > 0 && t->n > 0 && around[0] == t->ids[0])
-        t->start = around[0];
+    size_t n_around;
+    int32_t *around = qn_tokenize_dup(m, "", 0, QN_TOKENIZE_SPECIAL, &n_around, err);
+    t->start = around && n_around > 0 && t->n > 0 && around[0] == t->ids[0] ? around[0] : -1;
     qn_free(around);
-    return rc;
+    return around ? QN_OK : err->code;
 }
 
 static int eval(qn_engine *e, text *t, size_t ctx, bool all, score *s, qn_error *err)

@@ -78,27 +78,13 @@ static int need_tokenizer(const qn_model *m, qn_error *err)
     return qn_fail(err, QN_ERR_UNSUPPORTED, "%s has no tokenizer", m->path);
 }
 
-int qn_tokenize(const qn_model *m, const char *text, size_t n, int flags, int32_t **ids,
-                size_t *n_ids, qn_error *err)
+int32_t *qn_tokenize_dup(const qn_model *m, const char *text, size_t n, int flags, size_t *n_ids,
+                         qn_error *err)
 {
-    unsigned encode = 0;
-    *ids = NULL;
     *n_ids = 0;
     if (need_tokenizer(m, err) != QN_OK)
-        return QN_ERR_UNSUPPORTED;
-    if (flags & QN_TOKENIZE_SPECIAL)
-        encode |= QN_ENCODE_SPECIAL;
-    if (flags & QN_TOKENIZE_MARKUP)
-        encode |= QN_ENCODE_PARSE;
-    qn_ids list = { 0 };
-    int rc = qn_tokenizer_encode(m->tokenizer, text, n, encode, &list, err);
-    if (rc != QN_OK) {
-        qn_ids_free(&list);
-        return rc;
-    }
-    *ids = list.v ? list.v : qn_alloc(sizeof **ids);
-    *n_ids = list.n;
-    return QN_OK;
+        return NULL;
+    return qn_tokenizer_ids_dup(m->tokenizer, text, n, flags, n_ids, err);
 }
 
 char *qn_detokenize_dup(const qn_model *m, const int32_t *ids, size_t n, bool with_special,

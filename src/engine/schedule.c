@@ -3,10 +3,9 @@
  * A sequence has no phase: what it still has to compute is its tokens minus its cache entries. One token left
  * is decoding, more is a prompt (or a recomputation, which is the same). Nothing is reserved for max_tokens;
  * pages are taken as rows come, and the newest sequence is put back when there are none. */
-#include "engine/engine.h"
-
-#include <assert.h>
 #include <string.h>
+
+#include "engine/engine.h"
 
 static int32_t pending(const qn_request *r)
 {

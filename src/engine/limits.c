@@ -1,6 +1,6 @@
 /* limits.c - see limits.h. Both loops do nothing but what they measure: reads go through a buffer far larger
  * than the caches of small machines, products stay in registers. */
-#include "cli/limits.h"
+#include "engine/limits.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -9,12 +9,9 @@
 
 #include "base/cpu.h"
 #include "base/mem.h"
+#include "kernels/peak/peak.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-enum { READ_BYTES = 256 << 20, PRODUCT_ROUNDS = 4 << 20, PASSES = 3, MAX_THREADS = 256 };
+enum { READ_BYTES = 256 << 20, PRODUCT_ROUNDS = 1 << 19, PASSES = 3, MAX_THREADS = 256 };
 
 typedef struct job {
     const uint64_t *data; /* this thread's part */
@@ -42,78 +39,12 @@ static void *read_part(void *arg)
     return NULL;
 }
 
-#if defined(__x86_64__)
-
-/* Twelve accumulators hide the latency of the chain; operands differ a little by round, so that nothing is
- * hoisted out of the loop. */
-__attribute__((target("avx2"))) static void products_avx2(job *j)
-{
-    __m256i acc[12], a = _mm256_set1_epi8(3), ones = _mm256_set1_epi16(1);
-    for (int k = 0; k < 12; k++)
-        acc[k] = _mm256_setzero_si256();
-    for (int i = 0; i < PRODUCT_ROUNDS / 12; i++) {
-        __m256i b = _mm256_set1_epi8((char)i);
-        for (int k = 0; k < 12; k++)
-            acc[k] = _mm256_add_epi32(
-                acc[k],
-                _mm256_madd_epi16(_mm256_maddubs_epi16(a, _mm256_xor_si256(b, acc[k])), ones));
-    }
-    for (int k = 0; k < 12; k++)
-        j->sum += (uint64_t)_mm256_extract_epi32(acc[k], 0);
-    j->macs = 32.0 * (PRODUCT_ROUNDS / 12 * 12);
-}
-
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni"))) static void products_vnni(job *j)
-{
-    __m512i acc[12], a = _mm512_set1_epi8(3);
-    for (int k = 0; k < 12; k++)
-        acc[k] = _mm512_setzero_si512();
-    for (int i = 0; i < PRODUCT_ROUNDS / 12; i++) {
-        __m512i b = _mm512_set1_epi8((char)i);
-        for (int k = 0; k < 12; k++)
-            acc[k] = _mm512_dpbusd_epi32(acc[k], a, b);
-    }
-    for (int k = 0; k < 12; k++)
-        j->sum += (uint64_t)_mm512_reduce_add_epi32(acc[k]);
-    j->macs = 64.0 * (PRODUCT_ROUNDS / 12 * 12);
-}
-
-__attribute__((target("avx2,avxvnni"))) static void products_avxvnni(job *j)
-{
-    __m256i acc[12], a = _mm256_set1_epi8(3);
-    for (int k = 0; k < 12; k++)
-        acc[k] = _mm256_setzero_si256();
-    for (int i = 0; i < PRODUCT_ROUNDS / 12; i++) {
-        __m256i b = _mm256_set1_epi8((char)i);
-        for (int k = 0; k < 12; k++)
-            acc[k] = _mm256_dpbusd_avx_epi32(acc[k], a, b);
-    }
-    for (int k = 0; k < 12; k++)
-        j->sum += (uint64_t)_mm256_extract_epi32(acc[k], 0);
-    j->macs = 32.0 * (PRODUCT_ROUNDS / 12 * 12);
-}
-
 static void *multiply_part(void *arg)
 {
-    unsigned cpu = qn_cpu_flags();
-    if (cpu & QN_CPU_AVX512)
-        products_vnni(arg);
-    else if (cpu & QN_CPU_AVXVNNI)
-        products_avxvnni(arg);
-    else if (cpu & QN_CPU_AVX2)
-        products_avx2(arg);
+    job *j = arg;
+    j->macs = qn_peak_products(PRODUCT_ROUNDS, &j->sum);
     return NULL;
 }
-
-#else
-
-static void *multiply_part(void *arg)
-{
-    (void)arg;
-    return NULL;
-}
-
-#endif
 
 /* Runs the work on n threads and returns the time of the fastest of some passes. */
 static double best_time(void *(*work)(void *), job *jobs, int n)

@@ -1,6 +1,6 @@
 /* limits.h - what this machine can do at best, measured: the roof that `quern bench` compares with. */
-#ifndef QN_CLI_LIMITS_H
-#define QN_CLI_LIMITS_H
+#ifndef QN_ENGINE_LIMITS_H
+#define QN_ENGINE_LIMITS_H
 
 typedef struct qn_limits {
     double read_bytes_per_s; /* streaming reads from memory by all threads */
