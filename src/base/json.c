@@ -176,8 +176,10 @@ static bool read_string(reader *r, const char **s, uint32_t *n)
             break;
         if (*r->p != '\\')
             return fail_at(r, r->p, "control character in a string");
-        if (!read_escape(r, &out))
-            return false;
+        do {
+            if (!read_escape(r, &out))
+                return false;
+        } while (*r->p == '\\'); /* many come in rows; the closing quote ends one at the latest */
         high = 0;
         run_end = scan_plain(r->p, close, &high);
     }
