@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < repeat; i++) {
         qn_ids ids = { 0 };
         double from = now();
-        if (qn_tokenizer_encode(t, text.data, text.size, 0, &ids, &err) != QN_OK) {
+        if (qn_tokenizer_encode(t, text.data, text.size, QN_ENCODE_PARSE, &ids, &err) != QN_OK) {
             fprintf(stderr, "bench_tokenizer: %s\n", err.msg);
             return 1;
         }
