@@ -80,6 +80,12 @@ static void grow(qn_bpe *b)
     qn_free(old);
 }
 
+void qn_bpe_prefetch(const qn_bpe *b, int32_t left, int32_t right)
+{
+    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    __builtin_prefetch(&b->slot[home(b, pair)], 1);
+}
+
 void qn_bpe_pair(qn_bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t made)
 {
     if (2 * (b->n_rules + 1) > b->n_slots)
@@ -431,14 +437,18 @@ static bool can_cut(const qn_tokenizer *t, const qn_bpe *b)
         return false;
     if (qn_vocab_find(&t->vocab, QN_TOK_SPACE, 3) < 0)
         return false;
-    for (size_t i = 0; i < b->n_slots; i++) {
-        if (b->slot[i].pair == UINT64_MAX)
-            continue;
-        const qn_piece *p = &t->vocab.piece[b->slot[i].made];
-        if (next_cut(p->s, p->n, 0) < p->n)
-            return false;
+    /* First which pieces are made, then those in their order: texts lie side by side. */
+    uint8_t *made = qn_alloc(t->vocab.n_ids);
+    for (size_t i = 0; i < b->n_slots; i++)
+        if (b->slot[i].pair != UINT64_MAX)
+            made[b->slot[i].made] = 1;
+    bool can = true;
+    for (size_t i = 0; i < t->vocab.n_ids && can; i++) {
+        const qn_piece *p = &t->vocab.piece[i];
+        can = !made[i] || next_cut(p->s, p->n, 0) == p->n;
     }
-    return true;
+    qn_free(made);
+    return can;
 }
 
 int qn_bpe_attach(qn_tokenizer *t, qn_bpe *b, const qn_bpe_options *o, qn_error *err)

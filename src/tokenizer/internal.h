@@ -244,6 +244,7 @@ typedef struct qn_bpe qn_bpe;
 qn_bpe *qn_bpe_open(size_t n_pairs); /* room for about so many */
 /* Left and right make `made`, earlier the lower the rank; a later call for a pair replaces. */
 void qn_bpe_pair(qn_bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t made);
+void qn_bpe_prefetch(const qn_bpe *b, int32_t left, int32_t right); /* that pair is set soon */
 typedef struct qn_bpe_options {
     const char *unk, *prefix, *suffix; /* NULL: none */
     bool fuse_unk, byte_fallback, ignore_merges;

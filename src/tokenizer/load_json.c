@@ -54,37 +54,66 @@ static bool merge_halves(const qn_json *m, qn_tok_str *a, qn_tok_str *b)
     return !memchr(b->s, ' ', b->n);
 }
 
+#define MERGE_BATCH (QN_VOCAB_BATCH / 3)
+
+/* The rules first..first + n; `joined` gets the texts they make. */
+static int add_merges(qn_tokenizer *t, qn_bpe *b, const qn_json *list, const uint32_t span[2],
+                      size_t n_prefix, qn_error *err)
+{
+    qn_vocab_key key[QN_VOCAB_BATCH] = { 0 };
+    int32_t id[QN_VOCAB_BATCH];
+    size_t from[MERGE_BATCH];
+    qn_buf joined = { 0 };
+    int rc = QN_OK;
+    uint32_t n = 0;
+    for (; n < span[1] && rc == QN_OK; n++) {
+        qn_tok_str x, y;
+        if (!merge_halves(&list->items[span[0] + n], &x, &y) || y.n < n_prefix) {
+            rc = qn_fail(err, QN_ERR_FORMAT, "tokenizer.json: model.merges[%u] is no pair",
+                         span[0] + n);
+            break;
+        }
+        from[n] = joined.len;
+        qn_buf_add(&joined, x.s, x.n);
+        qn_buf_add(&joined, y.s + n_prefix, y.n - n_prefix);
+        key[3 * n] = (qn_vocab_key){ x.s, x.n };
+        key[3 * n + 1] = (qn_vocab_key){ y.s, y.n };
+        key[3 * n + 2].n = x.n + y.n - n_prefix;
+    }
+    for (uint32_t i = 0; i < n; i++) /* only now does the buffer stay where it is */
+        key[3 * i + 2].s = qn_buf_cstr(&joined) + from[i];
+    if (rc == QN_OK)
+        qn_vocab_find_batch(&t->vocab, key, 3 * n, id);
+    for (uint32_t i = 0; i < n && rc == QN_OK; i++)
+        qn_bpe_prefetch(b, id[3 * i], id[3 * i + 1]);
+    for (uint32_t i = 0; i < n && rc == QN_OK; i++) {
+        const qn_vocab_key *k = &key[3 * i];
+        if (id[3 * i] < 0 || id[3 * i + 1] < 0 || id[3 * i + 2] < 0)
+            rc = qn_fail(err, QN_ERR_FORMAT,
+                         "tokenizer.json: model.merges[%u] \"%.*s %.*s\" is not in the vocabulary",
+                         span[0] + i, (int)(k[0].n < 40 ? k[0].n : 40), k[0].s,
+                         (int)(k[1].n < 40 ? k[1].n : 40), k[1].s);
+        else
+            qn_bpe_pair(b, id[3 * i], id[3 * i + 1], span[0] + i, id[3 * i + 2]);
+    }
+    qn_buf_free(&joined);
+    return rc;
+}
+
 static int load_merges(qn_tokenizer *t, qn_bpe *b, const qn_json *merges, size_t n_prefix,
                        qn_error *err)
 {
     if (!qn_json_is(merges, QN_JSON_ARRAY))
         return missing(err, "model.merges");
-    qn_buf joined = { 0 };
+    const qn_json *first = qn_json_at(merges, 0);
+    /* A merges file copied whole begins with a comment. */
+    bool comment =
+        qn_json_is(first, QN_JSON_STR) && first->n >= 8 && memcmp(first->s, "#version", 8) == 0;
     int rc = QN_OK;
-    uint32_t rank = 0;
-    for (uint32_t i = 0; i < merges->n && rc == QN_OK; i++) {
-        const qn_json *m = &merges->items[i];
-        qn_tok_str x, y;
-        if (qn_json_is(m, QN_JSON_STR) && m->n >= 8 && memcmp(m->s, "#version", 8) == 0)
-            continue;
-        if (!merge_halves(m, &x, &y) || y.n < n_prefix) {
-            rc = qn_fail(err, QN_ERR_FORMAT, "tokenizer.json: model.merges[%u] is no pair", i);
-            break;
-        }
-        qn_buf_clear(&joined);
-        qn_buf_add(&joined, x.s, x.n);
-        qn_buf_add(&joined, y.s + n_prefix, y.n - n_prefix);
-        int32_t left = qn_vocab_find(&t->vocab, x.s, x.n),
-                right = qn_vocab_find(&t->vocab, y.s, y.n);
-        int32_t made = qn_vocab_find(&t->vocab, joined.data, joined.len);
-        if (left < 0 || right < 0 || made < 0)
-            rc = qn_fail(err, QN_ERR_FORMAT,
-                         "tokenizer.json: model.merges[%u] \"%.*s %.*s\" is not in the vocabulary",
-                         i, (int)(x.n < 40 ? x.n : 40), x.s, (int)(y.n < 40 ? y.n : 40), y.s);
-        else
-            qn_bpe_pair(b, left, right, rank++, made);
+    for (uint32_t i = comment; i < merges->n && rc == QN_OK; i += MERGE_BATCH) {
+        uint32_t left = merges->n - i, span[2] = { i, left < MERGE_BATCH ? left : MERGE_BATCH };
+        rc = add_merges(t, b, merges, span, n_prefix, err);
     }
-    qn_buf_free(&joined);
     return rc;
 }
 

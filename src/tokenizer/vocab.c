@@ -68,6 +68,29 @@ int32_t qn_vocab_find(const qn_vocab *v, const char *s, size_t n)
     return v->slot[i] ? (int32_t)((uint32_t)v->slot[i] - 1) : -1;
 }
 
+void qn_vocab_find_batch(const qn_vocab *v, const qn_vocab_key *key, size_t count, int32_t *id)
+{
+    uint64_t hash[QN_VOCAB_BATCH];
+    for (size_t i = 0; i < count; i++) {
+        hash[i] = qn_hash_bytes(key[i].s, key[i].n);
+        __builtin_prefetch(&v->slot[hash[i] & (v->n_slots - 1)]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t slot = v->slot[hash[i] & (v->n_slots - 1)];
+        if (slot)
+            __builtin_prefetch(&v->piece[(uint32_t)slot - 1]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t slot = v->slot[hash[i] & (v->n_slots - 1)];
+        if (slot)
+            __builtin_prefetch(v->piece[(uint32_t)slot - 1].s);
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t at = find_slot(v, hash[i], key[i].s, key[i].n);
+        id[i] = v->slot[at] ? (int32_t)((uint32_t)v->slot[at] - 1) : -1;
+    }
+}
+
 static void grow_slots(qn_vocab *v)
 {
     uint64_t *old = v->slot;
