@@ -84,6 +84,7 @@ double qn_act_slope(qn_act act, double x)
     return 1;
 }
 
+/* The number comes from a config; an unknown one is refused and never guessed. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     const qn_attr_act *a = n->attr;
@@ -104,6 +105,7 @@ static void ref(const qn_call *c)
         y[i] = (float)qn_act_value(act, x[i]);
 }
 
+/* Through x and not through y: several of these have no inverse. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);

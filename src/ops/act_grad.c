@@ -3,6 +3,7 @@
  * Where an activation has a corner (relu at 0) the slope is the one from the left. */
 #include "ops/util.h"
 
+/* The forward rule, for a dout of the same shape. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     if (!qn_is_rows(&in[1]) || !qn_shape_eq(&in[0], &in[1]))

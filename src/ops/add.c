@@ -4,6 +4,7 @@
  * with it). In place: y may lie on a. */
 #include "ops/util.h"
 
+/* Equal shapes of any rank come from gradients of weights; the broadcast form is for biases. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     (void)n;
@@ -16,6 +17,7 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
     return true;
 }
 
+/* A vector is told from rows by its size: a value [R, W] has as many rows as the result. */
 static void ref(const qn_call *c)
 {
     int64_t rows = c->out[0].rows, width = c->out[0].width;
@@ -32,6 +34,7 @@ static void ref(const qn_call *c)
     qn_free(row);
 }
 
+/* Addition passes its gradient on to both sides; what was added to every row collects all of them. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);

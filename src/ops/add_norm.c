@@ -4,6 +4,7 @@
  * the next block in one pass over memory. In place: s may lie on a. */
 #include "ops/util.h"
 
+/* The parameters are checked by the rule of norm itself, so that the two can never differ. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     if (!qn_is_rows(&in[0]) || !qn_is_rows(&in[1]) || !qn_shape_eq(&in[0], &in[1]))
@@ -30,6 +31,7 @@ static void ref(const qn_call *c)
     qn_norm_params_free(&p);
 }
 
+/* The sum is a result of its own: it is the residual stream that goes on. */
 static void expand(qn_graph *g, const qn_node *n, const qn_val *in, qn_val *out)
 {
     out[0] = QN_ADD(g, &qn_op_add, NULL, in[0], in[1]);

@@ -16,6 +16,7 @@
 
 #include "ops/util.h"
 
+/* Head counts and sizes come from configs, widths from weights: both must say the same. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     const qn_attr_attention *a = n->attr;
@@ -209,6 +210,7 @@ static void ref(const qn_call *c)
     qn_free(w.buf);
 }
 
+/* Sinks get a gradient only where there are sinks, so the results follow the inputs one to one. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);

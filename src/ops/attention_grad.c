@@ -12,6 +12,7 @@
 
 #include "ops/util.h"
 
+/* The forward rule, then dout; results follow the inputs in order. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     qn_node forward = *n;
@@ -93,6 +94,8 @@ static void put_floats(const qn_tensor *t, const double *x, int64_t n)
         ((float *)t->data)[i] = (float)x[i];
 }
 
+/* All sums in one block of doubles: many query rows add to one key, and f32 would lose the small ones.
+ * */
 static void ref(const qn_call *c)
 {
     const qn_attr_attention *a = c->attr;

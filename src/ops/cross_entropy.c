@@ -9,6 +9,7 @@
 
 #include "ops/util.h"
 
+/* One label a row of logits; which rows have logits is the step's matter. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     const qn_attr_cross_entropy *a = n->attr;
@@ -61,6 +62,7 @@ static void ref(const qn_call *c)
     *(float *)c->out[0].data = count ? (float)(sum / (double)count) : 0;
 }
 
+/* Labels have no gradient. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);

@@ -7,6 +7,7 @@
 
 #include "ops/util.h"
 
+/* The forward rule, and a seed: the loss may be a part of a larger one. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     qn_shape loss;
@@ -18,6 +19,7 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
     return true;
 }
 
+/* softmax is computed from the log-sum-exp, as the loss is, so that both round alike. */
 static void ref(const qn_call *c)
 {
     const double e = ((const qn_attr_cross_entropy *)c->attr)->smoothing;

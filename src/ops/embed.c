@@ -7,6 +7,7 @@
 
 #include "ops/util.h"
 
+/* The table may be any layout that decodes by rows; ids come from the step and are no weights. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     (void)n;
@@ -18,6 +19,7 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
     return true;
 }
 
+/* A weight row is decoded straight into its place; a table that is a value is copied. */
 static void ref(const qn_call *c)
 {
     const int32_t *id = c->in[0].data;
@@ -31,6 +33,7 @@ static void ref(const qn_call *c)
     }
 }
 
+/* Ids have no gradient. Rows of the table that were not looked up get zeros. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);

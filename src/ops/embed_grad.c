@@ -7,6 +7,7 @@
 
 #include "ops/util.h"
 
+/* With k ids a row this is also the gradient of a bias that rows of experts share. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     (void)n;
@@ -19,6 +20,7 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
     return true;
 }
 
+/* Cleared first: most rows of a vocabulary are not in a batch. */
 static void ref(const qn_call *c)
 {
     int64_t width = c->out[0].width, n = c->in[1].rows * c->in[1].width / width;

@@ -6,6 +6,7 @@
 
 #include "ops/util.h"
 
+/* The stack must be one weight: experts that lie apart are gathered when the checkpoint is read. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     const qn_attr_expert_linear *a = n->attr;
@@ -24,6 +25,7 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
     return true;
 }
 
+/* Every choice of every row by itself: fast kernels group rows by expert and must get the same. */
 static void ref(const qn_call *c)
 {
     const qn_attr_expert_linear *a = c->attr;
@@ -31,7 +33,7 @@ static void ref(const qn_call *c)
     float *buf = qn_alloc_n((size_t)(K + N), sizeof *buf), *bias_buf = buf + K;
     for (int64_t i = 0; i < c->out[0].rows * a->top_k; i++) {
         int32_t e = ((const int32_t *)c->in[2].data)[i];
-        assert(e >= 0);
+        assert(e >= 0 && (!c->in[1].weight || e < c->in[1].weight->dim[0]));
         const float *x = (const float *)c->in[0].data + (a->x_per_slot ? i : i / a->top_k) * K;
         const float *bias = qn_absent(&c->in[3]) ? NULL : qn_ref_row(&c->in[3], e, N, bias_buf);
         float *y = (float *)c->out[0].data + i * N;

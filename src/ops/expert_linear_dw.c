@@ -7,6 +7,7 @@
 
 #include "ops/util.h"
 
+/* The forward rule with x, w and ids in its order; dw is f32 whatever the layout is. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     qn_node forward = *n;
@@ -21,6 +22,7 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
     return true;
 }
 
+/* Rows add in order. An expert that nobody chose gets zeros. */
 static void ref(const qn_call *c)
 {
     const qn_attr_expert_linear *a = c->attr;

@@ -4,6 +4,7 @@
  * dout [R, k*N], w [E, N, K], ids i32 [R, k], x (only its shape) -> as x. */
 #include "ops/util.h"
 
+/* The forward rule with x, w and ids in its order gives the shape of dout. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     qn_node forward = *n;
@@ -17,6 +18,7 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
     return true;
 }
 
+/* Choices of one row add up where they share the row; each keeps its part where it does not. */
 static void ref(const qn_call *c)
 {
     const qn_attr_expert_linear *a = c->attr;

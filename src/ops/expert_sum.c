@@ -4,6 +4,7 @@
  * row's value independent of the rows beside it. */
 #include "ops/util.h"
 
+/* Weights are values here, since the router makes them for every row. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     const qn_attr_expert_sum *a = n->attr;
@@ -32,6 +33,7 @@ static void ref(const qn_call *c)
     }
 }
 
+/* One op for both: each needs dout once. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);

@@ -4,6 +4,7 @@
  * x [R, k*W], weights [R, k], dout [R, W] -> dx [R, k*W], dweights [R, k]. */
 #include "ops/util.h"
 
+/* The forward rule gives the shape of dout; the results are as the inputs. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     qn_shape y;

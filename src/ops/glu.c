@@ -3,6 +3,7 @@
  * gate [R, W], up [R, W] -> [R, W]. The activation is rounded to f32 before the product, as in the expansion. */
 #include "ops/util.h"
 
+/* Gate and up come from products of one width, or the model would not multiply them. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     const qn_attr_act *a = n->attr;

@@ -5,6 +5,7 @@
  * sum, as the reference implementations do. */
 #include "ops/util.h"
 
+/* K must agree; N and the layout of w are free. A bias goes with the outputs. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     if (!qn_is_rows(&in[0]) || !qn_is_mat(&in[1]))
@@ -36,6 +37,7 @@ static void ref(const qn_call *c)
     qn_free(buf);
 }
 
+/* dx = dout w, dw = dout^T x. The bias was added to every row, so its gradient is the sum of them. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);

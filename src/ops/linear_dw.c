@@ -3,6 +3,7 @@
  * dout [R, N], x [R, K] -> f32 [N, K], rows added in ascending order, in double. */
 #include "ops/util.h"
 
+/* Both sides are values: the gradient is f32 whatever the layout of the weight is. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     (void)n;
@@ -12,6 +13,7 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
     return true;
 }
 
+/* One row of dw at a time, so the sums in double take one row of memory. */
 static void ref(const qn_call *c)
 {
     int64_t rows = c->in[0].rows, N = c->in[0].width, K = c->in[1].width;

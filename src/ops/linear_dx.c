@@ -3,6 +3,7 @@
  * dout [R, N], w [N, K] of any layout (frozen quantised weights pass gradients too) -> [R, K]. */
 #include "ops/util.h"
 
+/* w is read as the forward product reads it; its layout need not have a gradient of its own. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     (void)n;

@@ -4,6 +4,7 @@
  * backend does so, quantised) once. */
 #include "ops/util.h"
 
+/* As many results as weights: the count of inputs decides. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     if (!qn_is_rows(&in[0]))

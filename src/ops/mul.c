@@ -4,6 +4,7 @@
  * column. In place: y may lie on a. */
 #include "ops/util.h"
 
+/* A column [R, 1] is a gate of whole rows (a shared expert), a row [W] a factor of each column. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     (void)n;
@@ -44,6 +45,7 @@ static qn_val row_sums(qn_graph *g, qn_val x)
     return QN_ADD(g, &qn_op_linear, NULL, x, qn_graph_ones(g, 1, width));
 }
 
+/* Each side gets dout times the other, summed over what it was spread over. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);

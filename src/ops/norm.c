@@ -9,6 +9,7 @@
 
 #include "ops/util.h"
 
+/* A group is a head. A row that groups do not fill would leave columns unnormed. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     const qn_attr_norm *a = n->attr;
@@ -86,6 +87,7 @@ static void ref(const qn_call *c)
     qn_norm_params_free(&p);
 }
 
+/* One op gives all three, since they share the statistics. Without a weight only dx exists. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);

@@ -9,6 +9,7 @@
 
 #include "ops/util.h"
 
+/* A bias always has the weight's size, so its gradient does, whether or not there is a bias. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     qn_node norm = *n;
@@ -61,6 +62,7 @@ static void put_floats(float *y, const double *x, int64_t n)
         y[i] = (float)x[i];
 }
 
+/* dw and dbias are summed in double over all rows; two sweeps a group, statistics first. */
 static void ref(const qn_call *c)
 {
     const qn_attr_norm *a = c->attr;

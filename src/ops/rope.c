@@ -14,6 +14,7 @@
 
 #include "ops/util.h"
 
+/* head_dim and the row must fit, or heads would be rotated across their borders. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     const qn_attr_rope *a = n->attr;
@@ -103,6 +104,7 @@ static void ref(const qn_call *c)
     qn_free(cs);
 }
 
+/* A rotation is orthogonal: its transpose turns back by the same angle, with the same amplitude. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     qn_attr_rope a = *(const qn_attr_rope *)qn_node_at(g, self)->attr;

@@ -14,6 +14,8 @@
 
 #include "ops/util.h"
 
+/* Counts come from configs. Groups must hold enough experts, or the choice would have to invent some.
+ * */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     const qn_attr_route *a = n->attr;

@@ -12,6 +12,7 @@
 
 #include "ops/util.h"
 
+/* ids and weights are the forward results, checked against what the logits would give. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     qn_node forward = *n;

@@ -6,6 +6,7 @@
 
 #include "ops/util.h"
 
+/* The picked count is a symbol of its own: the rows whose logits are wanted. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     (void)n;
@@ -15,6 +16,7 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
     return true;
 }
 
+/* An index outside the rows would be a bug of whoever made the step. */
 static void ref(const qn_call *c)
 {
     int64_t width = c->out[0].width;
@@ -27,6 +29,7 @@ static void ref(const qn_call *c)
     }
 }
 
+/* A row that was picked twice would get both gradients: rows_grad adds. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);

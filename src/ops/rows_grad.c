@@ -6,6 +6,7 @@
 
 #include "ops/util.h"
 
+/* The forward rule gives the shape that dout must have. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     qn_shape picked, from[2] = { in[2], in[1] };
@@ -17,6 +18,7 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
     return true;
 }
 
+/* Adding instead of copying: an index may occur twice. */
 static void ref(const qn_call *c)
 {
     int64_t width = c->out[0].width;

@@ -1,6 +1,7 @@
 /* scale.c - y = factor * x, the factor known when the graph is built. In place: y may lie on x. */
 #include "ops/util.h"
 
+/* Any shape, so that it also serves gradients of weights. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     (void)n;
@@ -23,6 +24,7 @@ static void ref(const qn_call *c)
     qn_free(constant);
 }
 
+/* Linear: the gradient is scaled alike. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     din[0] = QN_ADD(g, &qn_op_scale, qn_node_at(g, self)->attr, dout[0]);

@@ -5,6 +5,7 @@
 
 #include "ops/util.h"
 
+/* The comparison is written so that a start near the largest integer cannot wrap. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     const qn_attr_split *a = n->attr;
@@ -26,6 +27,7 @@ static void ref(const qn_call *c)
         memcpy(y + r * a->width, x + r * c->in[0].width + a->start, (size_t)a->width * sizeof *y);
 }
 
+/* x is given for its shape alone. */
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);

@@ -5,6 +5,7 @@
 
 #include "ops/util.h"
 
+/* The forward rule gives the shape that dout must have. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     qn_shape part;

@@ -2,6 +2,7 @@
  * multiplies alike (biases). x [R, W] -> [W]. */
 #include "ops/util.h"
 
+/* The row count, a symbol, goes; what is left has a fixed size. */
 static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const char **why)
 {
     (void)n;
