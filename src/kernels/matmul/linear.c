@@ -28,6 +28,7 @@ typedef struct job {
     product p[MAX_PRODUCTS];
     int64_t k, n_rows, n_panels; /* panels of all products together */
     const float *x;              /* [n_rows, k] */
+    size_t row_bytes;            /* of a quantised row */
     uint8_t *quantised;          /* rows of qn_act_row_bytes(k), or NULL */
     bool shared;                 /* by all threads */
     uint8_t *panel_buf;          /* this thread's: one panel, one decoded row, one bias */
@@ -62,7 +63,8 @@ static void make_job(const qn_call *c, job *j)
     *j = (job){ .t = &((const qn_kernels *)c->kernels)->matmul,
                 .k = c->in[0].width,
                 .n_rows = c->in[0].rows,
-                .x = c->in[0].data };
+                .x = c->in[0].data,
+                .row_bytes = qn_act_row_bytes(c->in[0].width) };
     if (n->op == &qn_op_linears) {
         for (int i = 1; i < n->n_in; i++)
             add_product(j, c, &c->in[i], c->out[i - 1].data);
@@ -84,7 +86,7 @@ static void scratch_parts(const job *j, size_t *rows, size_t *thread)
             panel = p->panel_bytes;
         bias = (size_t)p->n * sizeof(float);
     }
-    *rows = integer ? round_up((size_t)j->n_rows * qn_act_row_bytes(j->k)) : 0;
+    *rows = integer ? round_up((size_t)j->n_rows * j->row_bytes) : 0;
     *thread = round_up(panel) + round_up((size_t)j->k * sizeof(float)) + round_up(bias);
 }
 
@@ -111,7 +113,7 @@ static void start(const qn_call *c, job *j)
     if (j->shared)
         qn_call_part(c, j->n_rows, 1, &lo, &hi);
     for (int64_t r = lo; r < hi; r++)
-        j->t->quant(j->x + r * j->k, j->k, j->quantised + (size_t)r * qn_act_row_bytes(j->k));
+        j->t->quant(j->x + r * j->k, j->k, j->quantised + (size_t)r * j->row_bytes);
     if (j->shared)
         c->sync(c);
 }
@@ -126,28 +128,31 @@ static const uint8_t *panel_at(const job *j, const product *p, int64_t index)
     return j->panel_buf;
 }
 
-/* Rows [lo, hi) times one panel. */
-static void panel_rows(const job *j, const product *p, int64_t index, int64_t lo, int64_t hi)
+static const void *row_at(const job *j, const product *p, int64_t r)
+{
+    return p->plan.integer ? (const void *)(j->quantised + (size_t)r * j->row_bytes)
+                           : (const void *)(j->x + r * j->k);
+}
+
+/* Rows [lo, hi) times one panel. The tile is the caller's, with what all panels of a product share. */
+static void panel_rows(const job *j, const product *p, qn_tile *tile, int64_t index, int64_t lo,
+                       int64_t hi)
 {
     float edge[QN_TILE_X][QN_MAX_ROWS];
     int64_t first = index * j->t->rows, n = p->plan.n;
     int64_t width = n - first < j->t->rows ? n - first : j->t->rows;
-    qn_tile tile = { .panel = panel_at(j, p, index),
-                     .k = j->k,
-                     .group = p->w->group,
-                     .scale_layout = p->w->scale_layout };
-    for (int64_t r = lo; r < hi; r += tile.n_x) {
-        tile.n_x = (int32_t)(hi - r < j->t->n_x ? hi - r : j->t->n_x);
-        for (int i = 0; i < tile.n_x; i++) {
-            tile.x[i] =
-                p->plan.integer
-                    ? (const void *)(j->quantised + (size_t)(r + i) * qn_act_row_bytes(j->k))
-                    : (const void *)(j->x + (r + i) * j->k);
-            tile.out[i] = width < j->t->rows ? edge[i] : p->out + (r + i) * n + first;
+    tile->panel = panel_at(j, p, index);
+    for (int64_t r = lo; r < hi; r += tile->n_x) {
+        float *out = p->out + r * n + first;
+        tile->n_x = (int32_t)(hi - r < j->t->n_x ? hi - r : j->t->n_x);
+        for (int i = 0; i < tile->n_x; i++) {
+            tile->x[i] = row_at(j, p, r + i);
+            tile->out[i] = width < j->t->rows ? edge[i] : out + i * n;
         }
-        j->t->tile[p->plan.form](&tile);
-        for (int i = 0; i < tile.n_x; i++) {
-            float *out = p->out + (r + i) * n + first;
+        j->t->tile[p->plan.form](tile);
+        if (width == j->t->rows && !p->bias)
+            continue;
+        for (int i = 0; i < tile->n_x; i++, out += n) {
             if (width < j->t->rows)
                 memcpy(out, edge[i], (size_t)width * sizeof(float));
             for (int64_t l = 0; p->bias && l < width; l++)
@@ -160,9 +165,11 @@ static void panel_rows(const job *j, const product *p, int64_t index, int64_t lo
 static void panels(const job *j, int64_t lo, int64_t hi, int64_t row, int64_t row_end)
 {
     for (int i = 0; i < j->n_products; i++) {
-        int64_t n = j->p[i].plan.n_panels;
+        const product *p = &j->p[i];
+        int64_t n = p->plan.n_panels;
+        qn_tile tile = { .k = j->k, .group = p->w->group, .scale_layout = p->w->scale_layout };
         for (int64_t index = lo > 0 ? lo : 0; index < hi && index < n; index++)
-            panel_rows(j, &j->p[i], index, row, row_end);
+            panel_rows(j, p, &tile, index, row, row_end);
         lo -= n;
         hi -= n;
     }
@@ -186,7 +193,7 @@ void qn_linear_run(const qn_call *c)
         bytes = j.p[i].plan.panel_bytes > bytes ? j.p[i].plan.panel_bytes : bytes;
     }
     /* A panel that is made on the fly is made once: all rows pass over it. */
-    int64_t row_block = packed ? (int64_t)(ROW_BLOCK / qn_act_row_bytes(j.k)) : j.n_rows;
+    int64_t row_block = packed ? (int64_t)(ROW_BLOCK / j.row_bytes) : j.n_rows;
     row_block = row_block < QN_TILE_X ? QN_TILE_X : row_block / QN_TILE_X * QN_TILE_X;
     int64_t chunk = bytes ? (int64_t)(CHUNK_BYTES / bytes) : 1;
     int64_t most = j.n_panels / (CHUNKS_THREAD * c->nth);

@@ -12,6 +12,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #define LANES  8
+#define AHEAD  1536 /* bytes */
 
 /* Value of a code c of a row: d c + m. The super scales of K layouts stay here from block to block. */
 typedef struct scales {
@@ -199,6 +200,10 @@ INLINE void int_part(const int form, const qn_tile *t, int first, const int nx, 
     for (int64_t b = 0; b < t->k / 32; b++) {
         __m256i sum[4];
         p = load_scales(form, t, b, p, &s);
+        if (nx ==
+            1) /* a single row streams the weights through: ask for them before they are needed */
+            for (int at = 0; at < code_bytes(form) + 4 * LANES; at += 64)
+                _mm_prefetch((const void *)(p + AHEAD + at), _MM_HINT_T0);
         dot(form, p, x, nx, a, sum);
         p += code_bytes(form);
         for (int i = 0; i < nx; i++) {
