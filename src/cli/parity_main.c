@@ -12,49 +12,80 @@
 #include "base/log.h"
 #include "cli/parity.h"
 
-static void run_model(const qn_parity_case *c, qn_model *m, bool exact, qn_parity_result *r)
+/* A cache with room for the prompt, its continuation, and two strangers beside them. */
+static qn_runner *open_runner(const qn_parity_case *c, qn_model *m, qn_parity_result *r)
 {
     int32_t room = c->prompt.n + c->greedy.n + 1;
     const qn_kv_options opt = { .context = room,
                                 .max_seqs = 4,
                                 .chunk = room,
                                 .tokens = 8 * (int64_t)(room + QN_KV_PAGE),
-                                .exact = exact };
+                                .exact = m->exact };
     qn_error err = { 0 };
     qn_runner *run;
-    if (qn_runner_open(&run, m, &opt, &err) != QN_OK) {
+    if (qn_runner_open(&run, m, &opt, &err) == QN_OK)
+        return run;
+    qn_parity_say(r, QN_PARITY_FAIL, "%s", err.msg);
+    return NULL;
+}
+
+static qn_model *load(const qn_parity_case *c, bool exact, int n_threads, qn_parity_result *r)
+{
+    qn_error err = { 0 };
+    qn_model *m = NULL;
+    qn_load_options opt = { .backend = { .n_threads = n_threads, .exact = exact },
+                            .no_tokenizer = true };
+    if (qn_model_load(&m, c->model, &opt, &err) != QN_OK)
         qn_parity_say(r, QN_PARITY_FAIL, "%s", err.msg);
-        return;
-    }
+    return m;
+}
+
+/* The model once more with another number of threads: the same bits. */
+static void with_threads(const qn_parity_case *c, const float *whole, const qn_parity_options *opt,
+                         qn_parity_result *r)
+{
+    qn_model *m = load(c, opt->exact, opt->n_threads == 3 ? 2 : 3, r);
+    qn_runner *run = m ? open_runner(c, m, r) : NULL;
+    float *other = run ? qn_parity_prefill(run, c, r) : NULL;
+    size_t count = run ? (size_t)c->prompt.n * (size_t)qn_runner_vocab(run) : 0;
+    if (other && memcmp(whole, other, count * sizeof *other) != 0)
+        qn_parity_say(r, QN_PARITY_FAIL, "logits depend on the number of threads");
+    qn_free(other);
+    qn_runner_close(run);
+    qn_model_unload(m);
+}
+
+static void run_model(const qn_parity_case *c, qn_runner *run, const qn_parity_options *opt,
+                      qn_parity_result *r)
+{
     float *whole = qn_parity_prefill(run, c, r);
     if (whole) {
-        qn_parity_compare(c, whole, qn_runner_vocab(run), exact, r);
+        qn_parity_compare(c, whole, qn_runner_vocab(run), opt->exact, r);
         qn_parity_ways(run, c, whole, r);
         float *rows = qn_parity_decode(run, c, r);
         if (rows && r->compared)
-            qn_parity_greedy(c, rows, qn_runner_vocab(run), exact, r);
+            qn_parity_greedy(c, rows, qn_runner_vocab(run), opt->exact, r);
         qn_free(rows);
+        with_threads(c, whole, opt, r);
     }
     qn_free(whole);
-    qn_runner_close(run);
 }
 
 static qn_parity_result run_case(const char *path, const qn_parity_options *opt, qn_parity_case *c)
 {
     qn_parity_result r = { .verdict = QN_PARITY_PASS };
-    if (qn_parity_open(c, path, &r)) {
-        qn_error err = { 0 };
-        qn_model *m = NULL;
-        qn_load_options load = { .backend = { .n_threads = opt->n_threads, .exact = opt->exact },
-                                 .no_tokenizer = true };
-        if (qn_model_load(&m, c->model, &load, &err) == QN_OK) {
-            c->has_router = m->config.n_experts > 0;
-            run_model(c, m, opt->exact, &r);
-        } else {
-            qn_parity_say(&r, QN_PARITY_FAIL, "%s", err.msg);
-        }
-        qn_model_unload(m);
+    if (!qn_parity_open(c, path, &r))
+        return r;
+    qn_model *m = load(c, opt->exact, opt->n_threads, &r);
+    qn_runner *run = NULL;
+    if (m) {
+        c->has_router = m->config.n_experts > 0;
+        run = open_runner(c, m, &r);
     }
+    if (run)
+        run_model(c, run, opt, &r);
+    qn_runner_close(run);
+    qn_model_unload(m);
     return r;
 }
 
