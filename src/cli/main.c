@@ -11,16 +11,6 @@ typedef struct command {
     const char *about;
 } command;
 
-/* Commands that another part brings; absent ones are left out of the table at link time. */
-#pragma weak qn_cmd_run
-#pragma weak qn_cmd_chat
-#pragma weak qn_cmd_bench
-#pragma weak qn_cmd_eval
-#pragma weak qn_cmd_show
-#pragma weak qn_cmd_tokenize
-#pragma weak qn_cmd_render
-#pragma weak qn_cmd_diff
-
 static const command commands[] = {
     { "run", qn_cmd_run, "one answer to a prompt, streamed" },
     { "chat", qn_cmd_chat, "a conversation on the terminal" },
@@ -41,8 +31,7 @@ static void print_usage(FILE *f)
     fprintf(f, "quern runs open-weight models on this machine.\n\n"
                "usage: quern COMMAND [ARGUMENTS]   (quern COMMAND --help says more)\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
-        if (commands[i].run)
-            fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].about);
+        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].about);
     fprintf(f, "\nexamples:\n"
                "  quern pull " QN_DEFAULT_MODEL "\n"
                "  quern run \"Why is the sky blue?\"\n"
@@ -81,7 +70,7 @@ int main(int argc, char **argv)
     if (!strcmp(name, "--version") || !strcmp(name, "version"))
         return print_version();
     for (int i = 0; i < N_COMMANDS; i++)
-        if (commands[i].run && !strcmp(commands[i].name, name))
+        if (!strcmp(commands[i].name, name))
             return commands[i].run(argc - 1, argv + 1);
     fprintf(stderr, "quern: %s: no such command (quern --help lists them)\n", name);
     return QN_EXIT_USAGE;
