@@ -367,7 +367,7 @@ static int encode(const qn_tokenizer *t, qn_scratch *x, const char *s, size_t n,
         uint64_t hash = qn_hash_bytes(w.s, w.n);
         if (!qn_word_cache_get(x->cache, hash, w.s, w.n, out)) {
             encode_word(t, b, x, w, out);
-            qn_word_cache_put(x->cache, hash, w, out->v + before, out->n - before);
+            qn_word_cache_put(x->cache, hash, w, out, before);
         }
         at = end;
     }

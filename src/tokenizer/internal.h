@@ -221,8 +221,9 @@ void qn_scratch_close(qn_scratch *x);
 qn_word_cache *qn_word_cache_open(void);
 void qn_word_cache_close(qn_word_cache *c);
 bool qn_word_cache_get(const qn_word_cache *c, uint64_t hash, const char *s, size_t n, qn_ids *out);
-void qn_word_cache_put(qn_word_cache *c, uint64_t hash, qn_tok_str word, const int32_t *ids,
-                       size_t n);
+/* Remembers out->v[from..n) as the word's ids. */
+void qn_word_cache_put(qn_word_cache *c, uint64_t hash, qn_tok_str word, const qn_ids *out,
+                       size_t from);
 
 /* normalize.c: runs all steps; the result lives in x or is `in` itself. charsmap.c, bert.c: single steps. */
 qn_tok_text qn_normalize(const qn_tokenizer *t, qn_scratch *x, qn_tok_text in);

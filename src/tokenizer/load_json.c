@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "tokenizer/internal.h"
 
+#define MAX_AFFIX         64   /* each may become byte pieces, for every character */
 #define MAX_UNIGRAM_BYTES 4096 /* matching costs text length times the longest piece */
 
 static int missing(qn_error *err, const char *field)
@@ -129,6 +130,10 @@ static int load_bpe(qn_tokenizer *t, const qn_json *m, qn_error *err)
                          .fuse_unk = qn_json_bool(qn_json_get(m, "fuse_unk"), false),
                          .byte_fallback = qn_json_bool(qn_json_get(m, "byte_fallback"), false),
                          .ignore_merges = qn_json_bool(qn_json_get(m, "ignore_merges"), false) };
+    if ((o.prefix && strlen(o.prefix) > MAX_AFFIX) || (o.suffix && strlen(o.suffix) > MAX_AFFIX))
+        return qn_fail(err, QN_ERR_LIMIT,
+                       "tokenizer.json: model: a subword prefix or suffix over %d bytes",
+                       MAX_AFFIX);
     /* When mapping bytes is the last thing that happens to the text, symbols are looked up by byte. */
     if (t->n_pre && t->pre[t->n_pre - 1].op == QN_PRE_BYTE_LEVEL) {
         t->pre[t->n_pre - 1].deferred = true;

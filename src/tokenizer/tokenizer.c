@@ -211,7 +211,7 @@ static int encode_piece(const qn_tokenizer *t, qn_scratch *x, const char *s, siz
     size_t before = out->n;
     int rc = t->model.encode(t, x, s, n, out);
     if (rc == QN_OK)
-        qn_word_cache_put(x->cache, hash, (qn_tok_str){ s, n }, out->v + before, out->n - before);
+        qn_word_cache_put(x->cache, hash, (qn_tok_str){ s, n }, out, before);
     return rc;
 }
 

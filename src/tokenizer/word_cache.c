@@ -7,6 +7,7 @@
 
 #define N_SLOTS    32768u /* a power of two */
 #define POOL_WORDS (1u << 20)
+#define MAX_IDS    1024u
 #define MAX_BYTES  128u /* longer words are rare and not kept */
 
 typedef struct slot {
@@ -58,11 +59,12 @@ bool qn_word_cache_get(const qn_word_cache *c, uint64_t hash, const char *s, siz
 }
 
 /* A newer word takes the place of an older one with the same slot. */
-void qn_word_cache_put(qn_word_cache *c, uint64_t hash, qn_tok_str word, const int32_t *ids,
-                       size_t n)
+void qn_word_cache_put(qn_word_cache *c, uint64_t hash, qn_tok_str word, const qn_ids *out,
+                       size_t from)
 {
+    size_t n = out->n - from;
     size_t words = n + (word.n + 3) / 4;
-    if (word.n > MAX_BYTES)
+    if (word.n > MAX_BYTES || n > MAX_IDS)
         return;
     if (c->used + words > POOL_WORDS) {
         memset(c->slot, 0, N_SLOTS * sizeof *c->slot);
@@ -72,7 +74,7 @@ void qn_word_cache_put(qn_word_cache *c, uint64_t hash, qn_tok_str word, const i
     *k = (slot){ (uint32_t)(hash >> 32), (uint16_t)word.n, (uint16_t)n, (uint32_t)c->used };
     uint32_t *to = c->pool + c->used;
     if (n)
-        memcpy(to, ids, n * sizeof *to);
+        memcpy(to, out->v + from, n * sizeof *to);
     memcpy(to + n, word.s, word.n);
     c->used += words;
 }
