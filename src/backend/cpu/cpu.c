@@ -2,11 +2,13 @@
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/cpu.h"
 #include "base/mem.h"
 
 #define MAX_THREADS 1024
+#define HEAD_BYTES  4096
 
 static const qn_fuse_rule *const rules[] = { &qn_cpu_fuse_linears, &qn_cpu_fuse_glu,
                                              &qn_cpu_fuse_add_norm, NULL };
@@ -23,19 +25,28 @@ static void cpu_close(qn_backend *be)
     qn_free(cpu);
 }
 
+/* Pages of zeros that become real when they are first written: a cache may be sized for the longest context and
+ * still cost only what is used of it. The page before the memory remembers its size. */
 static void *cpu_alloc(qn_backend *be, size_t bytes)
 {
     (void)be;
-    void *p = qn_try_alloc(bytes);
-    if (p)
-        memset(p, 0, bytes);
-    return p;
+    size_t all;
+    if (!qn_add_size(bytes, HEAD_BYTES, &all))
+        return NULL;
+    void *head = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (head == MAP_FAILED)
+        return NULL;
+    *(size_t *)head = all;
+    return (char *)head + HEAD_BYTES;
 }
 
 static void cpu_free(qn_backend *be, void *p)
 {
     (void)be;
-    qn_free(p);
+    if (!p)
+        return;
+    void *head = (char *)p - HEAD_BYTES;
+    munmap(head, *(size_t *)head);
 }
 
 static void cpu_copy(qn_backend *be, void *dst, const void *src, size_t bytes)
