@@ -139,11 +139,11 @@ static void expert_panel(const job *j, int32_t expert, int64_t index, const floa
     int64_t first = index * j->t->rows, width = j->n - first;
     width = width < j->t->rows ? width : j->t->rows;
     int64_t at = expert * j->plan.n_panels + index;
-    const uint8_t *panel = j->packed + (size_t)at * j->plan.panel_bytes;
-    if (!j->packed) {
+    const uint8_t *panel = j->panel_buf;
+    if (j->packed)
+        panel = j->packed + (size_t)at * j->plan.panel_bytes;
+    else
         qn_panel_pack(j->t, &j->plan, j->w, at, j->panel_buf, j->row_buf);
-        panel = j->panel_buf;
-    }
     qn_tile tile = {
         .panel = panel, .k = j->k, .group = j->w->group, .scale_layout = j->w->scale_layout
     };
