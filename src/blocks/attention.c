@@ -3,47 +3,8 @@
  * Heads stay side by side in the width; the attention op knows them by number. Latent and linear attention are
  * other blocks. */
 #include <math.h>
-#include <string.h>
 
 #include "blocks/parts.h"
-
-/* The config's rotary keys are honoured where positions are used as it describes them. */
-static void use_rope_keys(qn_build *b)
-{
-    static const char *const keys[] = { "rope_scaling",    "rope_parameters",
-                                        "rope_theta",      "rope_interleaved",
-                                        "rotary_pct",      "partial_rotary_factor",
-                                        "rotary_emb_base", "original_max_position_embeddings" };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        qn_config_used(b->c, keys[i]);
-}
-
-/* GGUF files of models with scaled positions store the divisors of the frequencies. NULL when there are none. */
-static const float *stored_factors(qn_build *b, int n)
-{
-    const qn_weight *w = qn_checkpoint_weight(b->ck, "rope_freqs.weight");
-    if (!w || !qn_part_fits_vector(b, w, n))
-        return NULL;
-    float *factors = qn_arena_alloc_n(&b->g->arena, (size_t)n, sizeof *factors);
-    qn_weight_decode_row(w, 0, factors);
-    for (int i = 0; i < n; i++)
-        if (!(factors[i] > 0) || !isfinite(factors[i]))
-            qn_graph_fail(b->g, QN_ERR_FORMAT, "tensor %s: element %d is no divisor", w->name, i);
-    return factors;
-}
-
-static bool rope_attr(qn_build *b, const qn_attn *a, qn_attr_rope *attr)
-{
-    if (qn_failed(b))
-        return false;
-    const float *factors = stored_factors(b, a->rope.n_rot / 2);
-    qn_error err = { 0 };
-    if (!qn_failed(b) &&
-        qn_rope_attr(attr, &b->g->arena, &a->rope, a->head_dim, factors, &err) != QN_OK)
-        qn_graph_fail(b->g, err.code, "%s", err.msg);
-    use_rope_keys(b);
-    return !qn_failed(b);
-}
 
 /* A LayerNorm for each head: their weights side by side are one weight of the whole width. */
 static qn_val norm_each(qn_build *b, const char *block, const char *leaf, qn_val x,
@@ -81,9 +42,7 @@ static qn_val place(qn_build *b, const char *block, const char *norm, qn_val x, 
     bool has_norm = a->qk_norm != QN_QK_PLAIN;
     if (has_norm && !a->norm_after_rope)
         x = norm_heads(b, block, norm, x, a);
-    qn_attr_rope attr;
-    if (a->rope.n_rot > 0 && rope_attr(b, a, &attr))
-        x = QN_ADD(b->g, &qn_op_rope, &attr, x);
+    x = qn_part_rope(b, x, &a->rope, a->head_dim);
     if (has_norm && a->norm_after_rope)
         x = norm_heads(b, block, norm, x, a);
     return x;
@@ -108,12 +67,26 @@ static void project(qn_build *b, const char *name, qn_val x, const qn_attn *a, q
     out[2] = qn_part_linear(b, name, a->v ? a->v : "v_proj", x, n_kv, NULL);
 }
 
+/* A score for each head that takes its share of the softmax and gives nothing. */
+static qn_val sinks_of(qn_build *b, const char *name, const qn_attn *a)
+{
+    if (!a->sinks || qn_failed(b))
+        return (qn_val){ 0 };
+    const char *full = qn_part_name(b, name, a->sinks);
+    const qn_weight *w = qn_part_find(b, full, "");
+    if (!w)
+        qn_graph_fail(b->g, QN_ERR_FORMAT, "tensor %s is missing", full);
+    return w && qn_part_fits_vector(b, w, a->n_heads) ? qn_graph_weight(b->g, w) : (qn_val){ 0 };
+}
+
 qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a)
 {
     qn_val qkv[3] = { 0 };
     project(b, name, x, a, qkv);
     qn_val q = place(b, name, a->q_norm ? a->q_norm : "q_norm", qkv[0], a);
     qn_val k = place(b, name, a->k_norm ? a->k_norm : "k_norm", qkv[1], a);
+    q = qn_part_grow_queries(b, q, &a->rope);
+    qn_val sinks = sinks_of(b, name, a);
     if (qn_failed(b))
         return (qn_val){ 0 };
     if (a->window > 0 && a->window == b->c->window)
@@ -133,7 +106,7 @@ qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a)
                                .kv_group = b->g->kv[kv].group,
                                .kv_slot = b->g->kv[kv].slot };
     qn_part_enter(b, name, "");
-    qn_val y = QN_ADD(b->g, &qn_op_attention, &attr, q, k, qkv[2]);
+    qn_val y = QN_ADD(b->g, &qn_op_attention, &attr, q, k, qkv[2], sinks);
     return qn_part_linear(b, name, a->o ? a->o : "o_proj", y, b->c->d_model, NULL);
 }
 

@@ -29,6 +29,9 @@ bool qn_has_tensor(qn_build *b, const char *name);
 /* Tensors whose names begin with this are no part of what is built (prediction heads, say). */
 void qn_ignore(qn_build *b, const char *prefix);
 
+/* The same for "model.layers.<i>." past the last layer, as many as num_nextn_predict_layers says. */
+void qn_ignore_prediction_layers(qn_build *b);
+
 /* ---- whole-width parts ---- */
 
 /* Rows of the table "<name>.weight" [n_vocab, d_model] for the step's tokens: [n_tok, d_model]. */
@@ -72,10 +75,29 @@ typedef struct qn_attn {
     const char *q, *k, *v, *o; /* names below the block's; NULL = q_proj, k_proj, v_proj, o_proj */
     const char *qkv; /* the three in one matrix, in this order; then q, k, v are not read */
     const char *q_norm, *k_norm; /* NULL = q_norm, k_norm */
+    const char
+        *sinks; /* vector [n_heads]: a score of each head that takes its share; NULL = none */
 } qn_attn;
 
 /* Grouped-query attention of x with itself and the cache. */
 qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a);
+
+/* Latent attention: keys and values of all heads are products of one short row a token, which is what the cache
+ * holds. A head's q is multiplied into the latent space, its result out of it, for every row, so that results do
+ * not depend on how many rows there are. */
+typedef struct qn_mla {
+    int n_heads;
+    int q_rank, kv_rank; /* widths of the latent rows; q_rank 0 = q is a product of x itself */
+    int nope_dim, rope_dim, v_dim; /* of a head: what has no positions, what has, values */
+    float scale;                   /* of the scores */
+    float q_scale, kv_scale;       /* on q and on the normed latent row; 0 = 1 */
+    qn_rope rope;                  /* of the rope_dim columns; n_rot 0 = no positions */
+} qn_mla;
+
+/* What the config says in the usual keys: kv_lora_rank, q_lora_rank, qk_nope_head_dim, qk_rope_head_dim,
+ * v_head_dim, rope_interleave (true where it is silent), YaRN's factor on the scores. */
+qn_mla qn_mla_of(const qn_config *c);
+qn_val qn_mla_attention(qn_build *b, const char *name, qn_val x, const qn_mla *a);
 
 /* Window of layer `layer` by what the config says: layer_types, use_sliding_window with max_window_layers, a
  * pattern (every pattern-th layer sees everything; `pattern` where the config is silent, 0 = no such layers),
@@ -89,6 +111,7 @@ typedef struct qn_mlp {
     qn_act act;
     const char *gate, *up, *down; /* NULL = gate_proj, up_proj, down_proj */
     const char *gate_up;          /* gate above up in one matrix; then gate and up are not read */
+    float limit;                  /* gate at most, and up at most that far from 0; 0 = no limit */
 } qn_mlp;
 
 qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m); /* act(gate) * up */
@@ -107,7 +130,19 @@ typedef struct qn_moe {
     const char *bias; /* whole name of a vector [n_experts] added for choosing only; NULL = none */
     /* Names with "%d" for the expert; checkpoints that store stacks are found too. */
     const char *gate, *up, *down;
+    const char *gate_up; /* gate and up as one stack, read where it is there; NULL = never */
+    bool in_turns;       /* its rows are gate, up, gate, up ..; else gate above up */
+    bool inputs_first;   /* stacks of plain numbers are [n_experts, inputs, outputs] */
+    float limit;         /* as in qn_mlp */
+    float slope;         /* the gate is x sigmoid(slope x), whatever act says; 0 = act */
+    bool up_plus_one;    /* act(gate) * (up + 1) */
+    int n_identity;      /* choices beyond the experts that give their input itself */
+    bool scales_input;   /* the weights multiply the experts' input, not their result */
 } qn_moe;
+
+/* Does layer `layer` have experts? By mlp_layer_types ("sparse"), else by first_k_dense_replace (`first` where
+ * the config is silent) and moe_layer_freq, a period or a list with a number for each layer. */
+bool qn_layer_is_sparse(qn_build *b, int layer, int first);
 
 /* Every row goes through its top_k experts; their outputs are added by weight. */
 qn_val qn_moe_mlp(qn_build *b, const char *name, qn_val x, const qn_moe *m);

@@ -1,5 +1,33 @@
 /* mlp.c - feed-forward blocks with and without a gate. */
+#include <math.h>
+
 #include "blocks/parts.h"
+
+/* gate * sigmoid(slope * gate): SiLU, steeper or flatter. */
+static qn_val swish(qn_build *b, qn_val gate, float slope)
+{
+    gate = QN_ADD(b->g, &qn_op_scale, &(qn_attr_scale){ slope }, gate);
+    gate = QN_ADD(b->g, &qn_op_act, &(qn_attr_act){ QN_ACT_SILU }, gate);
+    return QN_ADD(b->g, &qn_op_scale, &(qn_attr_scale){ 1 / slope }, gate);
+}
+
+qn_val qn_part_gated(qn_build *b, const qn_gating *g, qn_val gate, qn_val up)
+{
+    if (!isfinite(g->limit) || g->limit < 0 || !isfinite(g->slope))
+        qn_graph_fail(b->g, QN_ERR_FORMAT, "config: limits of the activation are no numbers");
+    if (qn_failed(b))
+        return (qn_val){ 0 };
+    if (g->limit > 0) {
+        const qn_attr_clamp above = { .lo = -INFINITY, .hi = g->limit };
+        const qn_attr_clamp both = { .lo = -g->limit, .hi = g->limit };
+        gate = QN_ADD(b->g, &qn_op_clamp, &above, gate);
+        up = QN_ADD(b->g, &qn_op_clamp, &both, up);
+    }
+    qn_val h = g->slope != 0 ? swish(b, gate, g->slope)
+                             : QN_ADD(b->g, &qn_op_act, &(qn_attr_act){ (int32_t)g->act }, gate);
+    qn_val y = QN_ADD(b->g, &qn_op_mul, NULL, h, up);
+    return g->up_plus_one ? QN_ADD(b->g, &qn_op_add, NULL, y, h) : y;
+}
 
 qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m)
 {
@@ -17,8 +45,7 @@ qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m)
     }
     qn_part_use_act(b, m->act);
     qn_part_enter(b, name, "");
-    qn_val h = QN_ADD(b->g, &qn_op_act, &(qn_attr_act){ (int32_t)m->act }, gate);
-    h = QN_ADD(b->g, &qn_op_mul, NULL, h, up);
+    qn_val h = qn_part_gated(b, &(qn_gating){ .act = m->act, .limit = m->limit }, gate, up);
     return qn_part_linear(b, name, m->down ? m->down : "down_proj", h, b->c->d_model, NULL);
 }
 

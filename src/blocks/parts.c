@@ -221,3 +221,10 @@ void qn_ignore(qn_build *b, const char *prefix)
             qn_checkpoint_ignore(b->ck, name);
     }
 }
+
+void qn_ignore_prediction_layers(qn_build *b)
+{
+    int64_t n = qn_config_int(b->c, "num_nextn_predict_layers", 0);
+    for (int i = 0; i < n && i < QN_MAX_LAYERS; i++)
+        qn_ignore(b, qn_arena_printf(&b->g->arena, "model.layers.%d.", b->c->n_layers + i));
+}

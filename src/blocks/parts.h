@@ -55,6 +55,21 @@ void qn_part_use_act(qn_build *b, qn_act act);
 qn_val qn_part_norm(qn_build *b, const char *block, const char *leaf, qn_val x,
                     const qn_attr_norm *attr);
 
+/* Rotates every head of x by position; x itself when the rope has nothing to rotate. */
+qn_val qn_part_rope(qn_build *b, qn_val x, const qn_rope *rope, int head_dim);
+/* The growth of queries with position that the rope's config asks for. */
+qn_val qn_part_grow_queries(qn_build *b, qn_val q, const qn_rope *rope);
+
+/* How a gate acts: the fields of qn_moe and qn_mlp of the same names. */
+typedef struct qn_gating {
+    qn_act act;
+    float limit, slope;
+    bool up_plus_one;
+} qn_gating;
+
+/* act(gate) * up with those refinements. */
+qn_val qn_part_gated(qn_build *b, const qn_gating *g, qn_val gate, qn_val up);
+
 /* 1 when the file's weights of `1 + w` norms hold w, 0 when they hold 1 + w already. */
 float qn_part_norm_offset(const qn_build *b);
 

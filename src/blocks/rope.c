@@ -45,6 +45,7 @@ static const char *const known_fields[] = {
     "finetuned",
     "max_position_embeddings",
     "alpha",
+    "llama_4_scaling_beta", /* of qn_rope.query_beta: no rotation, but described beside it */
 };
 
 /* The object a layer kind's positions are described in; NULL when the config has none. */
@@ -96,6 +97,7 @@ qn_rope qn_rope_of(const qn_config *c, const char *layer_type)
         .interleaved = qn_json_bool(qn_json_get(c->json, "rope_interleaved"), false),
         .max_pos = c->max_pos,
         .original_max = original >= 1 && original < 1e9 ? (int)original : 0,
+        .query_beta = (float)number(s, "llama_4_scaling_beta", 0),
     };
     /* A proportional kind rotates whole heads, by zero where the proportion ends. */
     if (strcmp(kind_of(s), "proportional") == 0)
@@ -176,6 +178,15 @@ static int dynamic(const scaling *s)
 static double yarn_mscale(double factor, double mscale)
 {
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+}
+
+float qn_rope_score_factor(const qn_rope *r)
+{
+    double all_dim = number(r->scaling, "mscale_all_dim", 0);
+    if (all_dim == 0 || strcmp(kind_of(r->scaling), "default") == 0)
+        return 1;
+    double m = yarn_mscale(number(r->scaling, "factor", 1), all_dim);
+    return (float)(m * m);
 }
 
 /* The (fractional) pair that turns `rotations` times over the trained length. */

@@ -21,12 +21,17 @@ typedef struct qn_rope {
     const qn_json *scaling; /* rope_scaling or rope_parameters; NULL = plain */
     int max_pos;            /* max_position_embeddings */
     int original_max;       /* the trained length that scaling starts from */
+    float
+        query_beta; /* queries grow by it with every original_max positions (position_scale); 0 = not */
 } qn_rope;
 
 /* The rotary positions of layers of kind `layer_type` ("full_attention"; NULL for the only kind). Reads both
  * spellings: rope_theta, rope_scaling and partial_rotary_factor at the top, or all within rope_parameters,
  * there also one object for each kind of layer. n_rot follows head_dim of the config. */
 qn_rope qn_rope_of(const struct qn_config *c, const char *layer_type);
+
+/* The factor that YaRN's mscale_all_dim puts on attention scores: 1 when the config has none. */
+float qn_rope_score_factor(const qn_rope *r);
 
 /* Fills the op's attributes. Tables are allocated in `a`. `factors` (NULL = none) divides the frequencies
  * one by one, as GGUF files store them: [n_rot / 2]. Unknown kinds and missing fields are errors by name. */

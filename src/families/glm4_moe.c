@@ -1,6 +1,5 @@
 /* glm4_moe.c - GLM-4.5, Solar Open, dots.llm1 and DeepSeek 1: the Llama block with experts, some of which every token
  * goes through, after a few dense layers. All but DeepSeek score with a sigmoid and choose with a bias added. */
-#include <stdio.h>
 #include <string.h>
 
 #include "families/family.h"
@@ -51,12 +50,7 @@ static void build(qn_build *b, const qn_config *c)
         h = qn_rms_norm(b, "post_attention_layernorm", x, c->norm_eps);
         x = qn_add(b, x, i < n_dense ? qn_gated_mlp(b, "mlp", h, &mlp) : experts(b, h, c));
     }
-    /* Layers past the last are prediction heads. */
-    for (int i = 0; i < qn_config_int(c, "num_nextn_predict_layers", 0); i++) {
-        char name[48];
-        snprintf(name, sizeof name, "model.layers.%d.", c->n_layers + i);
-        qn_ignore(b, name);
-    }
+    qn_ignore_prediction_layers(b);
     qn_scope(b, -1, "model");
     qn_logits(b, "lm_head", qn_rms_norm(b, "norm", x, c->norm_eps), c);
 }

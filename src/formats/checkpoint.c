@@ -244,11 +244,29 @@ static int join(qn_checkpoint *c, const qn_weight *const *w, int n, qn_weight *o
     return QN_OK;
 }
 
+/* A weight that was made for this name before. */
+static const qn_weight *find_made(const qn_checkpoint *c, const char *name)
+{
+    for (const stack *s = c->stacks; s; s = s->next)
+        if (strcmp(s->pattern, name) == 0)
+            return &s->weight;
+    return NULL;
+}
+
+static const qn_weight *keep_made(qn_checkpoint *c, stack *s, const char *name)
+{
+    s->pattern = qn_arena_strdup(&c->arena, name);
+    s->weight.name = s->pattern;
+    s->next = c->stacks;
+    c->stacks = s;
+    return &s->weight;
+}
+
 const qn_weight *qn_checkpoint_stack(qn_checkpoint *c, const char *pattern, int n, qn_error *err)
 {
-    for (stack *s = c->stacks; s; s = s->next)
-        if (strcmp(s->pattern, pattern) == 0)
-            return &s->weight;
+    const qn_weight *made = find_made(c, pattern);
+    if (made)
+        return made;
     if (n <= 0 || qn_name_index_find(&c->names, expert_name(&c->arena, pattern, 0)) < 0)
         return NULL;
     const qn_weight **w = qn_alloc_n((size_t)n, sizeof *w);
@@ -265,9 +283,43 @@ const qn_weight *qn_checkpoint_stack(qn_checkpoint *c, const char *pattern, int 
     qn_free(w);
     if (rc != QN_OK)
         return NULL;
-    s->pattern = qn_arena_strdup(&c->arena, pattern);
-    s->weight.name = s->pattern;
-    s->next = c->stacks;
-    c->stacks = s;
-    return &s->weight;
+    return keep_made(c, s, pattern);
+}
+
+/* Elements change places as whole bytes of their size. */
+static void transpose(const char *from, char *to, const int64_t dim[3], size_t size)
+{
+    int64_t k = dim[1], n = dim[2];
+    for (int64_t e = 0; e < dim[0];
+         e++, from += (size_t)(k * n) * size, to += (size_t)(k * n) * size)
+        for (int64_t i = 0; i < k; i++)
+            for (int64_t j = 0; j < n; j++)
+                memcpy(to + (size_t)(j * k + i) * size, from + (size_t)(i * n + j) * size, size);
+}
+
+const qn_weight *qn_checkpoint_transposed(qn_checkpoint *c, const qn_weight *w, qn_error *err)
+{
+    const char *name = qn_arena_printf(&c->arena, "%s^T", w->name);
+    const qn_weight *made = find_made(c, name);
+    if (made)
+        return made;
+    const qn_layout_info *info = qn_layout_get((qn_layout)w->layout);
+    if (w->n_dims != 3 || info->block_elems != 1) {
+        qn_fail(err, QN_ERR_UNSUPPORTED, "%s: tensor '%.100s' is packed and cannot be transposed",
+                c->path, w->name);
+        return NULL;
+    }
+    char *data = qn_checkpoint_memory(c, qn_weight_bytes(w));
+    if (!data) {
+        qn_fail(err, QN_ERR_MEMORY, "%s: no memory to transpose '%.100s': %zu bytes", c->path,
+                w->name, qn_weight_bytes(w));
+        return NULL;
+    }
+    transpose(w->data, data, w->dim, info->block_bytes);
+    stack *s = qn_arena_alloc(&c->arena, sizeof *s);
+    s->weight = *w;
+    s->weight.dim[1] = w->dim[2];
+    s->weight.dim[2] = w->dim[1];
+    s->weight.data = data;
+    return keep_made(c, s, name);
 }

@@ -31,6 +31,9 @@ const qn_weight *qn_checkpoint_weight(qn_checkpoint *c, const char *name);
 /* E tensors "<prefix>.<e>.<suffix>" with equal shapes as one stack [E, N, K]: a view when they lie evenly
  * spaced, else one copy. NULL when the first is absent; an error when a later one is. */
 const qn_weight *qn_checkpoint_stack(qn_checkpoint *c, const char *pattern, int n, qn_error *err);
+/* `w`, a stack [E, K, N] of plain numbers, as the stack [E, N, K] that products need: a copy, made once and the
+ * checkpoint's. NULL with an error when it is packed or there is no memory. */
+const qn_weight *qn_checkpoint_transposed(qn_checkpoint *c, const qn_weight *w, qn_error *err);
 void qn_checkpoint_ignore(qn_checkpoint *c, const char *name); /* known and not needed */
 
 /* All weights, for `show`, convert and checks. */

@@ -20,7 +20,7 @@ struct qn_checkpoint {
     bool *used;
     size_t n_weights, cap_weights;
     qn_name_index names;
-    struct stack *stacks; /* made by qn_checkpoint_stack, newest first */
+    struct stack *stacks; /* made by qn_checkpoint_stack and _transposed, newest first */
     void **copy;          /* memory of misaligned tensors and of gathered stacks */
     size_t n_copies, cap_copies;
 };

@@ -33,9 +33,11 @@ void qn_kernels_init(qn_kernels *t, unsigned cpu)
     add(t, (qn_kernel){ &qn_op_embed, qn_embed_run, NULL, SOLO });
     add(t, (qn_kernel){ &qn_op_rows, qn_rows_run, NULL, SOLO });
     add(t, (qn_kernel){ &qn_op_split, qn_split_run, NULL, SOLO });
+    add(t, (qn_kernel){ &qn_op_join, qn_join_run, NULL, SOLO });
     add(t, (qn_kernel){ &qn_op_add, qn_add_run_avx2, qn_vector_scratch, SOLO });
     add(t, (qn_kernel){ &qn_op_mul, qn_mul_run_avx2, qn_vector_scratch, SOLO });
     add(t, (qn_kernel){ &qn_op_scale, qn_scale_run_avx2, NULL, SOLO });
+    add(t, (qn_kernel){ &qn_op_clamp, qn_clamp_run_avx2, NULL, SOLO });
     add(t, (qn_kernel){ &qn_op_expert_sum, qn_expert_sum_run_avx2, NULL, SOLO });
     add(t, (qn_kernel){ &qn_op_act, qn_act_run_avx2, NULL, SOLO_ACT });
     add(t, (qn_kernel){ &qn_op_glu, qn_glu_run_avx2, NULL, SOLO_ACT });

@@ -9,7 +9,7 @@
 /* ---- plain ops ---- */
 extern const qn_op qn_op_embed;  /* ids I32 [R], table [V, W] -> [R, W] */
 extern const qn_op qn_op_linear; /* x [R, K], w [N, K], bias [N]? -> [R, N] = x w^T + bias */
-extern const qn_op qn_op_mul;    /* a [R, W], b [R, W], [W] (a weight) or [R, 1] -> a * b */
+extern const qn_op qn_op_mul;    /* a [R, W], b [R, W], [W] (a weight) or [R, G] -> a * b */
 extern const qn_op qn_op_rows;   /* x [R, W], row I32 [M] -> [M, W]: x[row] */
 
 extern const qn_op qn_op_scale; /* x -> x * factor */
@@ -17,10 +17,30 @@ typedef struct qn_attr_scale {
     float factor;
 } qn_attr_scale;
 
-extern const qn_op qn_op_split; /* x [R, W] -> columns [start, start + width) as [R, width] */
+extern const qn_op qn_op_split; /* x [R, W] -> columns start, start + step .. of each group */
 typedef struct qn_attr_split {
     int64_t start, width;
+    int64_t group, step; /* 0: the whole row; neighbours */
 } qn_attr_split;
+
+extern const qn_op
+    qn_op_join; /* a [R, G*A], b [R, G*B] -> [R, G*(A+B)]: group by group side by side */
+typedef struct qn_attr_join {
+    int64_t groups;
+} qn_attr_join;
+
+extern const qn_op qn_op_clamp; /* x -> min(max(x, lo), hi) */
+typedef struct qn_attr_clamp {
+    float lo, hi;
+} qn_attr_clamp;
+
+/* Every head's part of x by a block of rows of its own. */
+extern const qn_op qn_op_head_linear; /* x [R, H*a], w [H*P, K] or [H, P, K] -> [R, H*b] */
+typedef struct qn_attr_head_linear {
+    int32_t n_heads;
+    int64_t start, n; /* rows [start, start + n) of the P of each head; n 0 = all */
+    bool transposed;  /* y = x W (a = n, b = K); else y = x W^T (a = K, b = n) */
+} qn_attr_head_linear;
 
 typedef enum qn_act {
     QN_ACT_NONE,
@@ -70,6 +90,12 @@ typedef struct qn_attr_rope {
 float qn_rope_inv_freq(const qn_attr_rope *a, int32_t i, int32_t rope_len);
 float qn_rope_amplitude(const qn_attr_rope *a, int32_t rope_len);
 
+extern const qn_op
+    qn_op_position_scale; /* x -> x * (1 + beta log(1 + floor((pos + shift) / period))) */
+typedef struct qn_attr_position_scale {
+    float beta, period, shift;
+} qn_attr_position_scale;
+
 /* Grouped-query attention over the cache. Stores k and v of the step, then reads them as stored. */
 extern const qn_op
     qn_op_attention; /* q [R, H*dk], k [R, Hkv*dk], v [R, Hkv*dv], sinks [H]? -> [R, H*dv] */
@@ -106,6 +132,12 @@ typedef struct qn_attr_expert_sum {
     int32_t top_k;
 } qn_attr_expert_sum;
 
+extern const qn_op
+    qn_op_identity_experts; /* ids, weights [R, k] -> ids', weights', share [R, 1] of the input */
+typedef struct qn_attr_identity_experts {
+    int32_t n_experts; /* ids from here on give their input itself */
+} qn_attr_identity_experts;
+
 /* ---- training ---- */
 extern const qn_op
     qn_op_cross_entropy; /* logits [R, V], label I32 [R] -> loss [1], mean over label >= 0 */
@@ -121,8 +153,12 @@ extern const qn_op qn_op_sum_rows;           /* x [R, W] -> [W] */
 extern const qn_op qn_op_act_grad;           /* x, dout -> dx; attr qn_attr_act */
 extern const qn_op qn_op_norm_grad;          /* x, w?, dout -> dx, dw, dbias; attr qn_attr_norm */
 extern const qn_op qn_op_rows_grad;          /* dout [M, W], row [M], x [R, W] -> [R, W] */
-extern const qn_op qn_op_split_grad;       /* dout [R, width], x [R, W] -> [R, W], zero elsewhere */
-extern const qn_op qn_op_attention_grad;   /* q, k, v, sinks?, dout -> dq, dk, dv, dsinks */
+extern const qn_op qn_op_split_grad;     /* dout [R, width], x [R, W] -> [R, W], zero elsewhere */
+extern const qn_op qn_op_clamp_grad;     /* x, dout -> dx; attr qn_attr_clamp */
+extern const qn_op qn_op_head_linear_dw; /* x, dout, w -> as w; attr qn_attr_head_linear */
+extern const qn_op qn_op_attention_grad; /* q, k, v, sinks?, dout -> dq, dk, dv, dsinks */
+extern const qn_op
+    qn_op_identity_experts_grad; /* ids, weights, dweights?, dshare? -> dweights of the routing */
 extern const qn_op qn_op_route_grad;       /* logits, ids, weights, dweights -> dlogits */
 extern const qn_op qn_op_expert_linear_dx; /* dout [R, k*N], w, ids, x -> dx as x */
 extern const qn_op qn_op_expert_linear_dw; /* dout, x, ids, w -> [E, N, K] */

@@ -1,6 +1,6 @@
 /* split_grad.c - the gradient of split: dout in its columns, 0 in the others.
  *
- * dout [R, width], x [R, W] (only its shape) -> [R, W]. */
+ * dout [R, W / group * width], x [R, W] (only its shape) -> [R, W]. */
 #include <string.h>
 
 #include "ops/util.h"
@@ -20,12 +20,14 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
 static void ref(const qn_call *c)
 {
     const qn_attr_split *a = c->attr;
-    int64_t width = c->out[0].width;
+    qn_columns k = qn_split_columns(a, c->out[0].width);
+    int64_t n = c->out[0].rows * c->out[0].width;
     const float *dy = c->in[0].data;
     float *dx = c->out[0].data;
-    memset(dx, 0, (size_t)(c->out[0].rows * width) * sizeof *dx);
-    for (int64_t r = 0; r < c->out[0].rows; r++)
-        memcpy(dx + r * width + a->start, dy + r * a->width, (size_t)a->width * sizeof *dx);
+    memset(dx, 0, (size_t)n * sizeof *dx);
+    for (int64_t g = 0; g < n / k.group; g++)
+        for (int64_t j = 0; j < a->width; j++)
+            dx[g * k.group + a->start + j * k.step] = dy[g * a->width + j];
 }
 
 const qn_op qn_op_split_grad = { .name = "split_grad",

@@ -65,6 +65,20 @@ void qn_norm_params_free(qn_norm_params *p);
 void qn_norm_row(const qn_attr_norm *a, const qn_norm_params *p, const float *x, float *y,
                  int64_t width);
 
+/* The attributes of a split, where 0 stood for the usual thing. */
+typedef struct qn_columns {
+    int64_t group, step;
+} qn_columns;
+
+qn_columns qn_split_columns(const qn_attr_split *a, int64_t width);
+
+/* Rows of head h's block of a weight: see head_linear.c. */
+typedef struct qn_head_block {
+    int64_t row, n, k; /* first row among all; rows used; columns */
+} qn_head_block;
+
+qn_head_block qn_head_block_of(const qn_attr_head_linear *a, const qn_tensor *w, int32_t head);
+
 /* What row r of an attention call sees: cache indices [first, last] of its sequence. */
 typedef struct qn_attn_span {
     int32_t seq, first, last;

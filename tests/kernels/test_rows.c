@@ -248,6 +248,31 @@ static void test_moves(void **state)
     add_output(&k, 0, 6, 9);
     compare(&k, NULL);
     free_case(&k);
+    for (int64_t step = 1; step <= 2; step++) {
+        const qn_attr_split heads = { .start = 1, .width = 4, .group = 9, .step = step };
+        k = (kcase){ .node = { .op = &qn_op_split, .attr = &heads } };
+        add_input(&k, 0, in0, 6, 18);
+        add_output(&k, 0, 6, 8);
+        compare(&k, NULL);
+        free_case(&k);
+    }
+    k = (kcase){ .node = { .op = &qn_op_join, .attr = &(const qn_attr_join){ 3 } } };
+    add_input(&k, 0, in0, 6, 21);
+    add_input(&k, 1, in1, 6, 6);
+    add_output(&k, 0, 6, 27);
+    compare(&k, NULL);
+    free_case(&k);
+    k = (kcase){ .node = { .op = &qn_op_clamp, .attr = &(const qn_attr_clamp){ -0.25f, 0.5f } } };
+    add_input(&k, 0, in0, 6, 33);
+    add_output(&k, 0, 6, 33);
+    compare(&k, NULL);
+    free_case(&k);
+    k = (kcase){ .node = { .op = &qn_op_mul } };
+    add_input(&k, 0, in0, 6, 33);
+    add_input(&k, 1, in1, 6, 3);
+    add_output(&k, 0, 6, 33);
+    compare(&k, NULL);
+    free_case(&k);
     qn_free((void *)(uintptr_t)table.data);
 }
 

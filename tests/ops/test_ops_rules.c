@@ -166,6 +166,10 @@ static void test_layouts(void **state)
     compare_layouts(&qn_op_linear, NULL, wide, 0);
     compare_layouts(&qn_op_linears, NULL, wide, 0);
     compare_layouts(&qn_op_linear_dx, NULL, back, 0);
+    const in_spec heads[3] = { { ROWS, { 64 } }, { NONE, { 0 } }, { NONE, { 0 } } };
+    compare_layouts(&qn_op_head_linear, &(qn_attr_head_linear){ .n_heads = 2 }, heads, 0);
+    compare_layouts(&qn_op_head_linear, &(qn_attr_head_linear){ .n_heads = 2, .transposed = true },
+                    back, 0);
     compare_layouts(&qn_op_expert_linear, &(qn_attr_expert_linear){ .top_k = 2 }, routed, 5);
 }
 

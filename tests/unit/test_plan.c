@@ -26,7 +26,7 @@ static void test_chains(void **state)
         qn_graph g;
         qn_graph_init(&g);
         qn_val x = input_rows(&g, "x", 16);
-        const qn_attr_split all_columns = { 0, 16 };
+        const qn_attr_split all_columns = { .start = 0, .width = 16 };
         for (int i = 0; i < 10; i++)
             x = in_place ? QN_ADD(&g, &qn_op_act, &(qn_attr_act){ QN_ACT_SILU }, x)
                          : QN_ADD(&g, &qn_op_split, &all_columns, x);
@@ -93,7 +93,7 @@ static void random_graph(qn_graph *g, uint64_t *seed, int n)
             made = QN_ADD(g, &qn_op_add_norm, &(qn_attr_norm){ .eps = 1 }, a, b);
             v[have++] = qn_out(made, 1);
         } else if (rng_next(seed) % 2 && sa.dim[1] > 1) {
-            const qn_attr_split rest = { 1, sa.dim[1] - 1 };
+            const qn_attr_split rest = { .start = 1, .width = sa.dim[1] - 1 };
             made = QN_ADD(g, &qn_op_split, &rest, a);
         } else {
             made = QN_ADD(g, &qn_op_scale, &(qn_attr_scale){ 0.5f }, a);

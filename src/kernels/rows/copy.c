@@ -1,9 +1,10 @@
-/* copy.c - kernels that only move numbers: embed, rows, split; and the scratch sizes of this folder. */
+/* copy.c - kernels that only move numbers: embed, rows, split, join; and the scratch sizes of this folder. */
 #include <assert.h>
 #include <string.h>
 
 #include "kernels/kernel.h"
 #include "kernels/rows/rows.h"
+#include "ops/util.h"
 
 void qn_embed_run(const qn_call *c)
 {
@@ -37,12 +38,31 @@ void qn_rows_run(const qn_call *c)
 void qn_split_run(const qn_call *c)
 {
     const qn_attr_split *a = c->attr;
+    qn_columns k = qn_split_columns(a, c->in[0].width);
     const float *x = c->in[0].data;
     float *y = c->out[0].data;
-    int64_t lo, hi;
+    int64_t per_row = c->in[0].width / k.group, lo, hi;
     qn_call_part(c, c->out[0].rows, 1, &lo, &hi);
-    for (int64_t r = lo; r < hi; r++)
-        memcpy(y + r * a->width, x + r * c->in[0].width + a->start, (size_t)a->width * sizeof *y);
+    for (int64_t g = lo * per_row; g < hi * per_row; g++) {
+        const float *from = x + g * k.group + a->start;
+        if (k.step == 1)
+            memcpy(y + g * a->width, from, (size_t)a->width * sizeof *y);
+        for (int64_t j = 0; k.step != 1 && j < a->width; j++)
+            y[g * a->width + j] = from[j * k.step];
+    }
+}
+
+void qn_join_run(const qn_call *c)
+{
+    int64_t groups = ((const qn_attr_join *)c->attr)->groups, lo, hi;
+    int64_t wa = c->in[0].width / groups, wb = c->in[1].width / groups;
+    float *y = c->out[0].data;
+    qn_call_part(c, c->out[0].rows, 1, &lo, &hi);
+    for (int64_t g = lo * groups; g < hi * groups; g++) {
+        memcpy(y + g * (wa + wb), (const float *)c->in[0].data + g * wa, (size_t)wa * sizeof *y);
+        memcpy(y + g * (wa + wb) + wa, (const float *)c->in[1].data + g * wb,
+               (size_t)wb * sizeof *y);
+    }
 }
 
 size_t qn_vector_scratch(const qn_call *c)

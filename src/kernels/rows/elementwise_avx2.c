@@ -54,20 +54,31 @@ void qn_add_run_avx2(const qn_call *c)
     binary(c, add_span);
 }
 
-/* b may also be one factor a row, [R, 1]; where W is 1 that is the same as [R, W]. */
+/* b may also be one factor for each run of columns, [R, G]; where G is W that is the plain case. */
 void qn_mul_run_avx2(const qn_call *c)
 {
-    if (c->in[1].weight || c->in[1].width != 1 || c->in[1].rows != c->out[0].rows) {
+    if (c->in[1].weight || c->in[1].width == c->out[0].width || c->in[1].rows != c->out[0].rows) {
         binary(c, mul_span);
         return;
     }
     const float *a = c->in[0].data, *b = c->in[1].data;
     float *y = c->out[0].data;
-    int64_t width = c->out[0].width, lo, hi;
+    int64_t n_runs = c->in[1].width, run = c->out[0].width / n_runs, lo, hi;
     qn_call_part(c, c->out[0].rows, 1, &lo, &hi);
-    for (int64_t r = lo; r < hi; r++)
-        for (int64_t i = r * width; i < (r + 1) * width; i++)
-            y[i] = a[i] * b[r];
+    for (int64_t g = lo * n_runs; g < hi * n_runs; g++)
+        for (int64_t i = g * run; i < (g + 1) * run; i++)
+            y[i] = a[i] * b[g];
+}
+
+void qn_clamp_run_avx2(const qn_call *c)
+{
+    const qn_attr_clamp *a = c->attr;
+    const float *x = c->in[0].data;
+    float *y = c->out[0].data;
+    int64_t lo, hi;
+    qn_call_part(c, c->out[0].rows * c->out[0].width, GRAIN, &lo, &hi);
+    for (int64_t i = lo; i < hi; i++)
+        y[i] = x[i] < a->lo ? a->lo : x[i] > a->hi ? a->hi : x[i];
 }
 
 void qn_scale_run_avx2(const qn_call *c)

@@ -7,10 +7,12 @@
 void qn_embed_run(const qn_call *c);
 void qn_rows_run(const qn_call *c);
 void qn_split_run(const qn_call *c);
+void qn_join_run(const qn_call *c);
 
 void qn_add_run_avx2(const qn_call *c);
 void qn_mul_run_avx2(const qn_call *c);
 void qn_scale_run_avx2(const qn_call *c);
+void qn_clamp_run_avx2(const qn_call *c);
 void qn_expert_sum_run_avx2(const qn_call *c);
 void qn_act_run_avx2(const qn_call *c);
 void qn_glu_run_avx2(const qn_call *c);
