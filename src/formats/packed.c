@@ -178,7 +178,7 @@ static bool is_float(const qn_st_tensor *t)
 }
 
 /* The scales beside codes `t`, and which kind they are. */
-typedef enum kind { PLAIN, MLX, FP8, GPT_OSS } kind;
+typedef enum kind { PLAIN, MLX, FP8, MXFP4_BLOCKS } kind;
 
 static kind kind_of(const qn_packing *p, const qn_st_tensor *t, const qn_st_tensor **scales)
 {
@@ -193,7 +193,7 @@ static kind kind_of(const qn_packing *p, const qn_st_tensor *t, const qn_st_tens
     }
     if (t->layout == QN_U8 && qn_ends_with(name, "_blocks")) {
         *scales = find(p, name, (int)(strlen(name) - strlen("_blocks")), "_scales");
-        return *scales ? GPT_OSS : PLAIN;
+        return *scales ? MXFP4_BLOCKS : PLAIN;
     }
     if (is_float(t))
         return PLAIN;
@@ -511,8 +511,8 @@ static int scaled_fp8(qn_packing *p, const qn_st_tensor *t, const qn_st_tensor *
 }
 
 /* Blocks [E, N, K / 32, 16] of bytes, two codes each: the same bits as MLX's words [E, N, K / 8]. */
-static int gpt_oss(qn_packing *p, const qn_st_tensor *t, const qn_st_tensor *s, qn_weight *w,
-                   qn_error *err)
+static int mxfp4_blocks(qn_packing *p, const qn_st_tensor *t, const qn_st_tensor *s, qn_weight *w,
+                        qn_error *err)
 {
     bool fits = t->n_dims == 4 && s->n_dims == 3 && s->layout == QN_U8 && t->dim[3] == 16;
     for (int i = 0; i < 3; i++)
@@ -540,9 +540,9 @@ int qn_packed_weight(qn_packing *p, const qn_st_tensor *t, qn_weight *w, qn_erro
         return mlx(p, t, scales, w, err);
     case FP8:
         return scaled_fp8(p, t, scales, w, err);
-    case GPT_OSS:
+    case MXFP4_BLOCKS:
         w->name = qn_arena_strndup(&p->c->arena, t->name, strlen(t->name) - strlen("_blocks"));
-        return gpt_oss(p, t, scales, w, err);
+        return mxfp4_blocks(p, t, scales, w, err);
     default:
         return refuse(p, t, "no packed tensor", err);
     }
