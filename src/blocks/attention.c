@@ -31,9 +31,16 @@ static qn_val norm_heads(qn_build *b, const char *block, const char *leaf, qn_va
         return norm_each(b, block, leaf, x, a);
     if (a->qk_norm != QN_QK_FULL)
         attr.group = a->head_dim;
+    if (a->qk_norm == QN_QK_BARE)
+        return qn_failed(b) ? x : QN_ADD(b->g, &qn_op_norm, &attr, x);
     if (a->qk_norm == QN_QK_HEAD1)
         attr.offset = qn_part_norm_offset(b);
     return qn_part_norm(b, block, leaf, x, &attr);
+}
+
+static int v_dim_of(const qn_attn *a)
+{
+    return a->v_dim ? a->v_dim : a->head_dim;
 }
 
 /* Norm and positions of q or k, in the family's order. */
@@ -51,20 +58,40 @@ static qn_val place(qn_build *b, const char *block, const char *norm, qn_val x, 
 /* q, k and v of x, from three matrices or from one. */
 static void project(qn_build *b, const char *name, qn_val x, const qn_attn *a, qn_val out[3])
 {
-    int64_t n_q = (int64_t)a->n_heads * a->head_dim, n_kv = (int64_t)a->n_kv_heads * a->head_dim;
+    int64_t n_q = (int64_t)a->n_heads * a->head_dim, n_k = (int64_t)a->n_kv_heads * a->head_dim;
+    int64_t n_v = (int64_t)a->n_kv_heads * v_dim_of(a);
     if (a->qkv) {
-        int64_t total = n_q + 2 * n_kv;
+        int64_t total = n_q + n_k + n_v;
         out[0] = qn_part_linear_rows(b, name, a->qkv, x, (qn_part_rows){ total, 0, n_q });
-        out[1] = qn_part_linear_rows(b, name, a->qkv, x, (qn_part_rows){ total, n_q, n_kv });
-        out[2] = qn_part_linear_rows(b, name, a->qkv, x, (qn_part_rows){ total, n_q + n_kv, n_kv });
-        return;
+        out[1] = qn_part_linear_rows(b, name, a->qkv, x, (qn_part_rows){ total, n_q, n_k });
+        out[2] = qn_part_linear_rows(b, name, a->qkv, x, (qn_part_rows){ total, n_q + n_k, n_v });
+    } else {
+        const char *q = a->q ? a->q : "q_proj";
+        bool has_bias = false;
+        out[0] = qn_part_linear(b, name, q, x, n_q, &has_bias);
+        qn_part_check_bias(b, "attention_bias", qn_part_name(b, name, q), has_bias);
+        out[1] = qn_part_linear(b, name, a->k ? a->k : "k_proj", x, n_k, NULL);
+        out[2] = qn_part_linear(b, name, a->v ? a->v : "v_proj", x, n_v, NULL);
     }
-    const char *q = a->q ? a->q : "q_proj";
-    bool has_bias = false;
-    out[0] = qn_part_linear(b, name, q, x, n_q, &has_bias);
-    qn_part_check_bias(b, "attention_bias", qn_part_name(b, name, q), has_bias);
-    out[1] = qn_part_linear(b, name, a->k ? a->k : "k_proj", x, n_kv, NULL);
-    out[2] = qn_part_linear(b, name, a->v ? a->v : "v_proj", x, n_kv, NULL);
+    const qn_attr_clamp clip = { .lo = -a->clip, .hi = a->clip };
+    for (int i = 0; i < 3 && a->clip > 0 && !qn_failed(b); i++)
+        out[i] = QN_ADD(b->g, &qn_op_clamp, &clip, out[i]);
+    if (a->v_scale != 0 && a->v_scale != 1 && !qn_failed(b))
+        out[2] = QN_ADD(b->g, &qn_op_scale, &(qn_attr_scale){ a->v_scale }, out[2]);
+}
+
+/* y faded by a product of x. */
+static qn_val fade(qn_build *b, const char *name, qn_val x, qn_val y, const qn_attn *a)
+{
+    if (!a->gate || qn_failed(b))
+        return y;
+    int64_t n = a->gate_heads ? a->n_heads : (int64_t)a->n_heads * v_dim_of(a);
+    qn_val gate = qn_part_linear(b, name, a->gate, x, n, NULL);
+    if (qn_failed(b))
+        return y;
+    qn_part_enter(b, name, "");
+    gate = QN_ADD(b->g, &qn_op_act, &(qn_attr_act){ (int32_t)a->gate_act }, gate);
+    return QN_ADD(b->g, &qn_op_mul, NULL, y, gate);
 }
 
 /* A score for each head that takes its share of the softmax and gives nothing. */
@@ -86,27 +113,33 @@ qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a)
     qn_val q = place(b, name, a->q_norm ? a->q_norm : "q_norm", qkv[0], a);
     qn_val k = place(b, name, a->k_norm ? a->k_norm : "k_norm", qkv[1], a);
     q = qn_part_grow_queries(b, q, &a->rope);
+    if (a->query_growth.beta != 0 && !qn_failed(b))
+        q = QN_ADD(b->g, &qn_op_position_scale, &a->query_growth, q);
     qn_val sinks = sinks_of(b, name, a);
     if (qn_failed(b))
         return (qn_val){ 0 };
     if (a->window > 0 && a->window == b->c->window)
         qn_config_used(b->c, "sliding_window");
 
+    /* What lies before a row's chunk lies before a window of that length too: pages come free by it. */
+    int window = a->chunk > 0 && (a->window == 0 || a->chunk < a->window) ? a->chunk : a->window;
     int kv = qn_graph_kv(b->g, (qn_kv_need){ .n_kv_heads = a->n_kv_heads,
                                              .k_dim = a->head_dim,
-                                             .v_dim = a->head_dim,
-                                             .window = a->window });
+                                             .v_dim = v_dim_of(a),
+                                             .window = window });
     qn_attr_attention attr = { .n_heads = a->n_heads,
                                .n_kv_heads = a->n_kv_heads,
                                .k_dim = a->head_dim,
-                               .v_dim = a->head_dim,
+                               .v_dim = v_dim_of(a),
                                .scale = a->scale != 0 ? a->scale : 1 / sqrtf((float)a->head_dim),
                                .softcap = a->softcap,
                                .window = a->window,
+                               .chunk = a->chunk,
                                .kv_group = b->g->kv[kv].group,
                                .kv_slot = b->g->kv[kv].slot };
     qn_part_enter(b, name, "");
     qn_val y = QN_ADD(b->g, &qn_op_attention, &attr, q, k, qkv[2], sinks);
+    y = fade(b, name, x, y, a);
     return qn_part_linear(b, name, a->o ? a->o : "o_proj", y, b->c->d_model, NULL);
 }
 
@@ -122,6 +155,19 @@ static int window_by_type(qn_build *b, const qn_json *types, int layer)
                   "config: layer_types says \"%s\" for layer %d of %d (sliding_window %d)",
                   qn_json_str(kind, "nothing"), layer, b->c->n_layers, b->c->window);
     return 0;
+}
+
+bool qn_layer_is_kind(qn_build *b, int layer, const char *kind, const char *other, bool silent)
+{
+    const qn_json *types = qn_config_get(b->c, "layer_types");
+    if (!types)
+        return silent;
+    const qn_json *is = qn_json_at(types, (size_t)layer);
+    if (!qn_json_eq(is, kind) && !qn_json_eq(is, other))
+        qn_graph_fail(b->g, QN_ERR_UNSUPPORTED,
+                      "config: layer_types says \"%s\" for layer %d of %d",
+                      qn_json_str(is, "nothing"), layer, b->c->n_layers);
+    return qn_json_eq(is, kind);
 }
 
 int qn_layer_window(qn_build *b, int layer, int pattern)

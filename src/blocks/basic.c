@@ -62,6 +62,24 @@ qn_val qn_softcap(qn_build *b, qn_val x, float cap)
     return qn_scale(b, qn_activate(b, qn_scale(b, x, 1 / cap), QN_ACT_TANH), cap);
 }
 
+/* A softmax of two is a sigmoid of their difference. */
+qn_val qn_blend(qn_build *b, qn_val y, qn_val z, qn_val mix)
+{
+    if (qn_failed(b))
+        return y;
+    back_to_scope(b);
+    const qn_attr_split column[2] = { { .start = 0, .width = 1 }, { .start = 1, .width = 1 } };
+    const qn_attr_scale minus = { -1 };
+    const qn_attr_act sigmoid = { QN_ACT_SIGMOID };
+    qn_val of_y = QN_ADD(b->g, &qn_op_split, &column[0], mix);
+    qn_val of_z = QN_ADD(b->g, &qn_op_split, &column[1], mix);
+    of_y = QN_ADD(b->g, &qn_op_add, NULL, of_y, QN_ADD(b->g, &qn_op_scale, &minus, of_z));
+    of_z = QN_ADD(b->g, &qn_op_act, &sigmoid, QN_ADD(b->g, &qn_op_scale, &minus, of_y));
+    of_y = QN_ADD(b->g, &qn_op_act, &sigmoid, of_y);
+    y = QN_ADD(b->g, &qn_op_mul, NULL, y, of_y);
+    return QN_ADD(b->g, &qn_op_add, NULL, y, QN_ADD(b->g, &qn_op_mul, NULL, z, of_z));
+}
+
 qn_val qn_rms_norm(qn_build *b, const char *name, qn_val x, float eps)
 {
     return qn_part_norm(b, name, "", x, &(qn_attr_norm){ .eps = eps });

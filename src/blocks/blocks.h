@@ -32,6 +32,9 @@ void qn_ignore(qn_build *b, const char *prefix);
 /* The same for "model.layers.<i>." past the last layer, as many as num_nextn_predict_layers says. */
 void qn_ignore_prediction_layers(qn_build *b);
 
+/* A key of the config that must be this where it is there: the only kind that is supported. */
+void qn_require(qn_build *b, const char *key, const char *value);
+
 /* ---- whole-width parts ---- */
 
 /* Rows of the table "<name>.weight" [n_vocab, d_model] for the step's tokens: [n_tok, d_model]. */
@@ -43,6 +46,9 @@ qn_val qn_mul(qn_build *b, qn_val x, qn_val y);       /* y [n_tok, width], [widt
 qn_val qn_scale(qn_build *b, qn_val x, float factor); /* x itself when factor is 1 */
 qn_val qn_activate(qn_build *b, qn_val x, qn_act act);
 qn_val qn_softcap(qn_build *b, qn_val x, float cap); /* cap tanh(x / cap); x itself for cap 0 */
+
+/* y and z mixed by a softmax of the two columns of `mix` [n_tok, 2]. */
+qn_val qn_blend(qn_build *b, qn_val y, qn_val z, qn_val mix);
 
 /* ---- norms ---- */
 
@@ -61,12 +67,15 @@ typedef enum qn_qk_norm {
     QN_QK_HEAD,  /* RMS norm of every head of q and k, weight [head_dim] */
     QN_QK_HEAD1, /* the same with a stored weight of w - 1 */
     QN_QK_EACH,  /* LayerNorm of every head with a weight of its own: "<q_norm>.norms.<head>" */
+    QN_QK_BARE,  /* RMS norm of every head, without weights */
     QN_QK_FULL   /* RMS norm over all heads together, weight [n_heads * head_dim] */
 } qn_qk_norm;
 
 typedef struct qn_attn {
     int n_heads, n_kv_heads, head_dim;
+    int v_dim;            /* of a head's values; 0 = head_dim */
     int window;           /* a row sees the last `window` positions, its own included; 0 = all */
+    int chunk;            /* and only positions of its own run of `chunk`; 0 = all */
     float scale, softcap; /* scale 0 = 1 / sqrt(head_dim) */
     qn_rope rope;         /* n_rot 0 = no positions */
     qn_qk_norm qk_norm;   /* before rope, unless: */
@@ -74,7 +83,14 @@ typedef struct qn_attn {
     float norm_eps;
     const char *q, *k, *v, *o; /* names below the block's; NULL = q_proj, k_proj, v_proj, o_proj */
     const char *qkv; /* the three in one matrix, in this order; then q, k, v are not read */
-    const char *q_norm, *k_norm; /* NULL = q_norm, k_norm */
+    const char *q_norm, *k_norm;         /* NULL = q_norm, k_norm */
+    qn_attr_position_scale query_growth; /* beta 0 = not; see position_scale.c */
+    float clip;                          /* q, k and v are kept within +-clip; 0 = not */
+    float v_scale;                       /* on values; 0 = 1 */
+    /* A product of x that, activated, multiplies the result: a number for each column, or for each head. */
+    const char *gate;
+    qn_act gate_act;
+    bool gate_heads;
     const char
         *sinks; /* vector [n_heads]: a score of each head that takes its share; NULL = none */
 } qn_attn;
@@ -104,6 +120,10 @@ qn_val qn_mla_attention(qn_build *b, const char *name, qn_val x, const qn_mla *a
  * or sliding_window for every layer. 0 = the layer sees everything. */
 int qn_layer_window(qn_build *b, int layer, int pattern);
 
+/* Is layer `layer` of this kind by layer_types, which has no third kind beside it and `other`? `silent` where the
+ * config has no such list. */
+bool qn_layer_is_kind(qn_build *b, int layer, const char *kind, const char *other, bool silent);
+
 /* ---- feed-forward ---- */
 
 typedef struct qn_mlp {
@@ -118,7 +138,7 @@ qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m); /
 qn_val qn_plain_mlp(qn_build *b, const char *name, qn_val x,
                     const qn_mlp *m); /* act(up), no gate */
 
-typedef struct qn_moe {
+typedef struct qn_moe { /* qn_moe_of() fills what configs spell alike */
     int n_experts, top_k, d_ff;
     qn_act act;
     int score;    /* QN_ROUTE_* of the routing op */
@@ -126,9 +146,13 @@ typedef struct qn_moe {
     float factor; /* then multiplied by this; 0 = 1 */
     int n_groups,
         top_groups; /* experts stand in groups, of which the best are chosen from; 0 = one group */
-    const char *router; /* "gate": the matrix [n_experts, width] */
+    bool group_pairs;   /* a group is worth its two best, for softmax scores too */
+    float jitter;       /* of QN_ROUTE_SPARSEMIX */
+    float router_cap;   /* the router's result is soft-capped; 0 = not */
+    const char *router; /* the matrix [n_experts, width]; NULL = gate */
     const char *bias; /* whole name of a vector [n_experts] added for choosing only; NULL = none */
-    /* Names with "%d" for the expert; checkpoints that store stacks are found too. */
+    /* Names with "%d" for the expert; checkpoints that store stacks are found too. NULL = experts.%d.gate_proj,
+     * up_proj, down_proj. */
     const char *gate, *up, *down;
     const char *gate_up; /* gate and up as one stack, read where it is there; NULL = never */
     bool in_turns;       /* its rows are gate, up, gate, up ..; else gate above up */
@@ -139,6 +163,10 @@ typedef struct qn_moe {
     int n_identity;      /* choices beyond the experts that give their input itself */
     bool scales_input;   /* the weights multiply the experts' input, not their result */
 } qn_moe;
+
+/* n_experts, top_k and act; moe_intermediate_size, norm_topk_prob (`renorm` where the config is silent),
+ * routed_scaling_factor, n_group and topk_group. */
+qn_moe qn_moe_of(const qn_config *c, bool renorm);
 
 /* Does layer `layer` have experts? By mlp_layer_types ("sparse"), else by first_k_dense_replace (`first` where
  * the config is silent) and moe_layer_freq, a period or a list with a number for each layer. */

@@ -118,6 +118,14 @@ const qn_json *qn_config_get(const qn_config *c, const char *key)
     return take(c, key, NULL);
 }
 
+int64_t qn_config_layer_int(const qn_config *c, const char *key, int layer, int64_t fallback)
+{
+    const qn_json *v = take(c, key, NULL);
+    if (qn_json_is(v, QN_JSON_ARRAY))
+        v = qn_json_at(v, (size_t)layer);
+    return qn_json_int(v, fallback);
+}
+
 bool qn_config_has(const qn_config *c, const char *key)
 {
     int64_t i = find(c, key);

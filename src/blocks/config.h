@@ -41,6 +41,8 @@ int64_t qn_config_int(const qn_config *c, const char *key, int64_t fallback);
 double qn_config_num(const qn_config *c, const char *key, double fallback);
 bool qn_config_bool(const qn_config *c, const char *key, bool fallback);
 const char *qn_config_str(const qn_config *c, const char *key, const char *fallback);
+/* Number `layer` of a list, or the one number there is for all layers. */
+int64_t qn_config_layer_int(const qn_config *c, const char *key, int layer, int64_t fallback);
 const qn_json *qn_config_get(const qn_config *c, const char *key); /* any type; NULL when absent */
 
 /* Is the key there and not null? Does not count as honouring it. */

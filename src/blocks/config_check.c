@@ -92,6 +92,8 @@ static const struct {
     { "norm_topk_prob", OFF },
     { "n_group", ONE_OFF },
     { "topk_group", ONE_OFF },
+    { "num_expert_group*", ONE_OFF },
+    { "num_limited_groups", ONE_OFF },
     { "*expert*", OFF },
 
     { "*partial_rotary*", ONE },

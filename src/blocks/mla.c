@@ -29,6 +29,9 @@ qn_mla qn_mla_of(const qn_config *c)
                  .rope = c->rope };
     a.rope.n_rot = a.rope_dim;
     a.rope.interleaved = qn_config_bool(c, "rope_interleave", true);
+    /* A config may repeat the size of a head's q and k; another one is no latent attention we know. */
+    if (qn_config_int(c, "qk_head_dim", a.nope_dim + a.rope_dim) != a.nope_dim + a.rope_dim)
+        a.nope_dim = 0;
     a.scale = qn_rope_score_factor(&a.rope) / sqrtf((float)(a.nope_dim + a.rope_dim));
     return a;
 }

@@ -101,9 +101,11 @@ static qn_val gated(qn_build *b, const char *name, qn_val x, qn_val ids, const q
         return qn_part_gated(b, &act, gate, QN_ADD(b->g, &qn_op_split, &half, y));
     }
     const int64_t dim[3] = { e, n, d };
-    bank gate = find_bank(b, m, name, m->gate, "switch_mlp.gate_proj");
-    bank up = find_bank(b, m, name, m->up, "switch_mlp.up_proj");
-    if (!fits(b, gate, name, m->gate, dim) || !fits(b, up, name, m->up, dim))
+    const char *gate_name = m->gate ? m->gate : "experts.%d.gate_proj";
+    const char *up_name = m->up ? m->up : "experts.%d.up_proj";
+    bank gate = find_bank(b, m, name, gate_name, "switch_mlp.gate_proj");
+    bank up = find_bank(b, m, name, up_name, "switch_mlp.up_proj");
+    if (!fits(b, gate, name, gate_name, dim) || !fits(b, up, name, up_name, dim))
         return (qn_val){ 0 };
     qn_part_enter(b, name, "");
     qn_val g = multiply(b, x, gate, ids, attr);
@@ -121,14 +123,17 @@ static qn_val route(qn_build *b, const char *name, qn_val x, const qn_moe *m)
         bias = qn_part_row(b, bias);
     if (bias && !qn_part_fits_vector(b, bias, n))
         return (qn_val){ 0 };
-    qn_val logits = qn_part_linear(b, name, m->router, x, n, NULL);
+    qn_val logits = qn_part_linear(b, name, m->router ? m->router : "gate", x, n, NULL);
+    logits = qn_softcap(b, logits, m->router_cap);
     qn_attr_route attr = { .n_experts = n,
                            .top_k = m->top_k,
                            .score = m->score,
                            .renorm = m->renorm,
                            .factor = m->factor != 0 ? m->factor : 1,
                            .n_groups = m->n_groups > 1 ? m->n_groups : 0,
-                           .top_groups = m->top_groups };
+                           .top_groups = m->top_groups,
+                           .group_pairs = m->group_pairs,
+                           .jitter = m->jitter };
     qn_val bias_val = bias ? qn_graph_weight(b->g, bias) : (qn_val){ 0 };
     return QN_ADD(b->g, &qn_op_route, &attr, logits, bias_val);
 }
@@ -185,6 +190,30 @@ static void use_keys(qn_build *b, const qn_moe *m)
     qn_part_use_act(b, m->act);
 }
 
+/* Files may hold experts for the choices that are none. */
+static void ignore_identities(qn_build *b, const char *block, const qn_moe *m)
+{
+    const char *pattern[] = { m->gate, m->up, m->down };
+    const char *usual[] = { "gate_proj", "up_proj", "down_proj" };
+    for (int e = m->n_experts; e < m->n_experts + m->n_identity; e++)
+        for (int i = 0; i < 3 && !pattern[i]; i++) {
+            const char *leaf = qn_arena_printf(&b->g->arena, "experts.%d.%s.weight", e, usual[i]);
+            qn_checkpoint_ignore(b->ck, qn_part_name(b, block, leaf));
+        }
+}
+
+qn_moe qn_moe_of(const qn_config *c, bool renorm)
+{
+    return (qn_moe){ .n_experts = c->n_experts,
+                     .top_k = c->top_k,
+                     .act = c->act,
+                     .d_ff = (int)qn_config_int(c, "moe_intermediate_size", 0),
+                     .renorm = qn_config_bool(c, "norm_topk_prob", renorm),
+                     .factor = (float)qn_config_num(c, "routed_scaling_factor", 1),
+                     .n_groups = (int)qn_config_int(c, "n_group", 1),
+                     .top_groups = (int)qn_config_int(c, "topk_group", 1) };
+}
+
 qn_val qn_moe_mlp(qn_build *b, const char *name, qn_val x, const qn_moe *m)
 {
     if (m->n_identity < 0 || m->top_k < 1 || m->top_k > m->n_experts + m->n_identity)
@@ -195,6 +224,7 @@ qn_val qn_moe_mlp(qn_build *b, const char *name, qn_val x, const qn_moe *m)
     if (qn_failed(b))
         return (qn_val){ 0 };
     if (m->n_identity > 0) {
+        ignore_identities(b, name, m);
         qn_attr_identity_experts attr = { .n_experts = m->n_experts };
         ids = QN_ADD(b->g, &qn_op_identity_experts, &attr, ids, weights);
         weights = qn_out(ids, 1);
@@ -202,9 +232,10 @@ qn_val qn_moe_mlp(qn_build *b, const char *name, qn_val x, const qn_moe *m)
     }
     qn_val in = m->scales_input ? scaled_inputs(b, x, weights, m->top_k) : x;
     qn_val h = gated(b, name, in, ids, m);
-    bank down = find_bank(b, m, name, m->down, "switch_mlp.down_proj");
+    const char *down_name = m->down ? m->down : "experts.%d.down_proj";
+    bank down = find_bank(b, m, name, down_name, "switch_mlp.down_proj");
     const int64_t dim[3] = { m->n_experts, b->c->d_model, m->d_ff };
-    if (qn_failed(b) || !fits(b, down, name, m->down, dim))
+    if (qn_failed(b) || !fits(b, down, name, down_name, dim))
         return (qn_val){ 0 };
     qn_part_enter(b, name, "");
     h = multiply(b, h, down, ids, (qn_attr_expert_linear){ .top_k = m->top_k, .x_per_slot = true });

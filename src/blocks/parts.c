@@ -228,3 +228,11 @@ void qn_ignore_prediction_layers(qn_build *b)
     for (int i = 0; i < n && i < QN_MAX_LAYERS; i++)
         qn_ignore(b, qn_arena_printf(&b->g->arena, "model.layers.%d.", b->c->n_layers + i));
 }
+
+void qn_require(qn_build *b, const char *key, const char *value)
+{
+    const char *is = qn_config_str(b->c, key, value);
+    if (strcmp(is, value) != 0)
+        qn_graph_fail(b->g, QN_ERR_UNSUPPORTED, "config: %s \"%s\" is not supported, only \"%s\"",
+                      key, is, value);
+}

@@ -269,13 +269,13 @@ static int llama3(const scaling *s)
     float low = (float)number(s->json, "low_freq_factor", 0);
     float high = (float)number(s->json, "high_freq_factor", 0);
     float original = (float)s->rope->original_max;
-    if (!(factor > 0 && low > 0 && high > low && original > 0))
+    if (!(factor > 0 && low > 0 && high >= low && original > 0))
         return fail(s, "factor, low_freq_factor, high_freq_factor or "
                        "original_max_position_embeddings is missing or out of range");
     plain(s);
     for (int i = 0; i < s->n_freqs; i++) {
         float f = s->freq[i], wavelength = (float)(2 * M_PI) / f;
-        float smooth = (original / wavelength - low) / (high - low);
+        float smooth = high > low ? (original / wavelength - low) / (high - low) : 0;
         if (wavelength > original / low)
             s->freq[i] = f / factor;
         else if (!(wavelength < original / high))

@@ -7,10 +7,7 @@
 /* A number for all layers, or a list with one for each. */
 static int per_layer(const qn_config *c, const char *key, int layer, int fallback)
 {
-    const qn_json *v = qn_config_get(c, key);
-    if (qn_json_is(v, QN_JSON_ARRAY))
-        v = qn_json_at(v, (size_t)layer);
-    int64_t n = qn_json_int(v, fallback);
+    int64_t n = qn_config_layer_int(c, key, layer, fallback);
     return n >= 0 && n < 1 << 24 ? (int)n : -1;
 }
 

@@ -4,7 +4,8 @@
  *   p_j = exp(t_j) / (sum_i exp(t_i) + exp(sink))        the sink (one a head) is optional
  *   y   = sum_j p_j v_j                                  j ascending
  * Query head h reads key head h / (n_heads / n_kv_heads). Row r has the index kv_len + (r - q_start) in its
- * sequence and sees the indices j <= see[r], and j > index - window when there is a window. see[r] may lie
+ * sequence and sees the indices j <= see[r], and j > index - window when there is a window, and j / chunk =
+ * index / chunk (rounded down) when there are chunks. see[r] may lie
  * past the row's own index: spans that see themselves in both directions.
  *
  * With a state, the step's k and v are first stored into their pages, all rows of them, and every key is then
@@ -31,7 +32,7 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
         return qn_refuse(why, "widths are not heads times head sizes");
     if (n->n_in > 3 && !qn_is_opt_vec(&in[3], a->n_heads))
         return qn_refuse(why, "there is one sink a head");
-    if (a->window < 0 || a->kv_group < 0 || a->kv_group >= QN_MAX_KV_GROUPS)
+    if (a->window < 0 || a->chunk < 0 || a->kv_group < 0 || a->kv_group >= QN_MAX_KV_GROUPS)
         return qn_refuse(why, "window or cache group out of range");
     out[0] = qn_shape2(in[0].dim[0], (int64_t)a->n_heads * a->v_dim, QN_F32);
     return true;
@@ -44,6 +45,8 @@ qn_attn_span qn_attn_row_span(const qn_call *c, int64_t r)
     int32_t s = b->seq[r];
     int32_t index = b->kv_len[s] + (int32_t)r - b->q_start[s];
     int32_t first = a->window && index >= a->window ? index - a->window + 1 : 0;
+    if (a->chunk && first < index - index % a->chunk)
+        first = index - index % a->chunk;
     return (qn_attn_span){ s, first, b->see[r] };
 }
 

@@ -103,6 +103,8 @@ typedef struct qn_attr_attention {
     int32_t n_heads, n_kv_heads, k_dim, v_dim;
     float scale, softcap; /* softcap 0 = none: scores become cap * tanh(score / cap) */
     int32_t window;       /* a row sees index > its own - window; 0 = everything */
+    int32_t
+        chunk; /* and no index before the multiple of chunk that its own follows; 0 = everything */
     int32_t kv_group, kv_slot;
 } qn_attr_attention; /* with c->state NULL: k and v of this step only, in f32 (training) */
 
@@ -114,11 +116,14 @@ typedef struct qn_attr_route {
     enum {
         QN_ROUTE_SOFTMAX,
         QN_ROUTE_SOFTMAX_TOPK,
-        QN_ROUTE_SIGMOID
-    } score;                      /* TOPK: softmax over the chosen */
+        QN_ROUTE_SIGMOID,
+        QN_ROUTE_SPARSEMIX
+    } score;                      /* TOPK: softmax over the chosen; SPARSEMIX: see route.c */
     bool renorm;                  /* chosen weights are divided by their sum */
     float factor;                 /* then multiplied by this */
     int32_t n_groups, top_groups; /* group-limited choice; 0 = off */
+    bool group_pairs;             /* a group is worth its two best experts, for softmax too */
+    float jitter;                 /* SPARSEMIX: how far below the best a score still counts */
 } qn_attr_route;
 
 extern const qn_op qn_op_expert_linear; /* x, w [E, N, K], ids [R, k], bias [E, N]? -> [R, k*N] */

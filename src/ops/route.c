@@ -3,10 +3,12 @@
  *   softmax       score = softmax(logits) over all experts
  *   softmax_topk  score = softmax over the chosen ones only
  *   sigmoid       score = 1 / (1 + exp(-logit))
+ *   sparsemix     the k-th choice is the best logit m that is left, weighed by a softmax over those of the left
+ *                 ones that are near it: (m - l) / max(|l|, m) <= 2 jitter
  * The choice goes by score + bias (by the logits where there is no bias: the same order without rounding),
  * ties to the lower expert, so that no kernel's rounding of equal scores decides. With n_groups > 0 the experts
  * stand in equal groups, and only the top_groups best ones may be chosen from: a group is worth the sum of its
- * two best for sigmoid scores, its best one for softmax. The weights are the chosen scores without bias,
+ * two best for sigmoid scores, its best one for softmax (its two best too if `group_pairs`). The weights are the chosen scores without bias,
  * divided by their sum if `renorm`, times `factor`.
  *
  * logits [R, E], bias [E]? -> ids i32 [R, k], weights [R, k]. */
@@ -85,7 +87,8 @@ static void limit_groups(const qn_attr_route *a, float *choice, float *worth)
 {
     int32_t size = a->n_experts / a->n_groups;
     for (int32_t g = 0; g < a->n_groups; g++)
-        worth[g] = group_worth(choice + g * size, size, a->score == QN_ROUTE_SIGMOID);
+        worth[g] =
+            group_worth(choice + g * size, size, a->score == QN_ROUTE_SIGMOID || a->group_pairs);
     for (int32_t k = 0; k < a->top_groups; k++) {
         int32_t g = best_of(worth, a->n_groups);
         if (g >= 0)
@@ -127,6 +130,25 @@ static void weigh(const qn_attr_route *a, const float *score, const int32_t *id,
     }
 }
 
+bool qn_route_is_near(const qn_attr_route *a, float max, float logit)
+{
+    return !((max - logit) / fmaxf(fabsf(logit), max) > 2 * a->jitter);
+}
+
+/* Weights of choices made one after the other, each among what the ones before left. `left` is used up. */
+static void weigh_in_turn(const qn_attr_route *a, float *left, const int32_t *id, float *weight)
+{
+    for (int32_t k = 0; k < a->top_k; k++) {
+        float max = left[id[k]];
+        double sum = 0;
+        for (int32_t e = 0; e < a->n_experts; e++)
+            if (left[e] > -INFINITY && qn_route_is_near(a, max, left[e]))
+                sum += exp((double)left[e] - max);
+        weight[k] = (float)(a->factor / sum);
+        left[id[k]] = -INFINITY;
+    }
+}
+
 static void ref(const qn_call *c)
 {
     const qn_attr_route *a = c->attr;
@@ -143,7 +165,11 @@ static void ref(const qn_call *c)
         if (a->n_groups > 0)
             limit_groups(a, choice, worth);
         choose(a, choice, id);
-        weigh(a, score, id, (float *)c->out[1].data + r * a->top_k);
+        float *weight = (float *)c->out[1].data + r * a->top_k;
+        if (a->score == QN_ROUTE_SPARSEMIX)
+            weigh_in_turn(a, score, id, weight);
+        else
+            weigh(a, score, id, weight);
     }
     qn_free(score);
     qn_free(bias);

@@ -6,6 +6,7 @@
  *     softmax       dlogit_e = s_e * ([e chosen] ds_e - sum_k s_k ds_k)      over all experts
  *     softmax_topk  dlogit_k = s_k * (ds_k - sum_j s_j ds_j)                 over the chosen
  *     sigmoid       dlogit_k = s_k (1 - s_k) ds_k
+ *     sparsemix     for each choice, as a softmax over those that counted for it
  * logits [R, E], ids i32 [R, k], weights [R, k], dweights [R, k] -> [R, E]. */
 #include <math.h>
 #include <string.h>
@@ -63,6 +64,33 @@ static void through_weights(const qn_attr_route *a, const double *score, const i
         ds[id[k]] = a->factor * (renorm ? (dw[k] - mean / sum) / sum : dw[k]);
 }
 
+/* Choice k of a sparsemix: adds its slope to dlogit. taken: [E], 1 for the choices before it. */
+static void in_turn(const qn_attr_route *a, const float *logit, int32_t id, double dweight,
+                    double *taken, double *dlogit)
+{
+    double sum = 0, dw = dweight * a->factor;
+    for (int32_t e = 0; e < a->n_experts; e++)
+        if (taken[e] == 0 && qn_route_is_near(a, logit[id], logit[e]))
+            sum += exp((double)logit[e] - logit[id]);
+    for (int32_t e = 0; e < a->n_experts; e++)
+        if (taken[e] == 0 && qn_route_is_near(a, logit[id], logit[e]))
+            dlogit[e] += dw / sum * ((e == id) - exp((double)logit[e] - logit[id]) / sum);
+    taken[id] = 1;
+}
+
+static void sparsemix_row(const qn_call *c, int64_t r, double *taken, double *dlogit)
+{
+    const qn_attr_route *a = c->attr;
+    memset(taken, 0, (size_t)a->n_experts * sizeof *taken);
+    memset(dlogit, 0, (size_t)a->n_experts * sizeof *dlogit);
+    for (int64_t k = r * a->top_k; k < (r + 1) * a->top_k; k++)
+        in_turn(a, (const float *)c->in[0].data + r * a->n_experts,
+                ((const int32_t *)c->in[1].data)[k], ((const float *)c->in[3].data)[k], taken,
+                dlogit);
+    for (int32_t e = 0; e < a->n_experts; e++)
+        ((float *)c->out[0].data)[r * a->n_experts + e] = (float)dlogit[e];
+}
+
 static void ref(const qn_call *c)
 {
     const qn_attr_route *a = c->attr;
@@ -72,6 +100,10 @@ static void ref(const qn_call *c)
         const int32_t *id = (const int32_t *)c->in[1].data + r * a->top_k;
         float *dx = (float *)c->out[0].data + r * E;
         double dot = 0;
+        if (a->score == QN_ROUTE_SPARSEMIX) {
+            sparsemix_row(c, r, score, ds);
+            continue;
+        }
         score_row(a, (const float *)c->in[0].data + r * E, id, score);
         through_weights(a, score, id, (const float *)c->in[3].data + r * a->top_k, ds);
         for (int32_t e = 0; e < E; e++)

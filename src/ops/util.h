@@ -65,6 +65,9 @@ void qn_norm_params_free(qn_norm_params *p);
 void qn_norm_row(const qn_attr_norm *a, const qn_norm_params *p, const float *x, float *y,
                  int64_t width);
 
+/* Does a logit count in the softmax of a sparsemix choice whose own is `max`? See route.c. */
+bool qn_route_is_near(const qn_attr_route *a, float max, float logit);
+
 /* The attributes of a split, where 0 stood for the usual thing. */
 typedef struct qn_columns {
     int64_t group, step;
