@@ -35,6 +35,9 @@ void qn_ignore_prediction_layers(qn_build *b);
 /* A key of the config that must be this where it is there: the only kind that is supported. */
 void qn_require(qn_build *b, const char *key, const char *value);
 
+/* What the config asks for is not supported: fails and names it. */
+void qn_unsupported(qn_build *b, const char *what);
+
 /* ---- whole-width parts ---- */
 
 /* Rows of the table "<name>.weight" [n_vocab, d_model] for the step's tokens: [n_tok, d_model]. */
@@ -132,6 +135,7 @@ typedef struct qn_mlp {
     const char *gate, *up, *down; /* NULL = gate_proj, up_proj, down_proj */
     const char *gate_up;          /* gate above up in one matrix; then gate and up are not read */
     float limit;                  /* gate at most, and up at most that far from 0; 0 = no limit */
+    bool limit_after;             /* the activated gate is limited, not the gate */
 } qn_mlp;
 
 qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m); /* act(gate) * up */
@@ -154,14 +158,16 @@ typedef struct qn_moe { /* qn_moe_of() fills what configs spell alike */
     /* Names with "%d" for the expert; checkpoints that store stacks are found too. NULL = experts.%d.gate_proj,
      * up_proj, down_proj. */
     const char *gate, *up, *down;
-    const char *gate_up; /* gate and up as one stack, read where it is there; NULL = never */
-    bool in_turns;       /* its rows are gate, up, gate, up ..; else gate above up */
-    bool inputs_first;   /* stacks of plain numbers are [n_experts, inputs, outputs] */
-    float limit;         /* as in qn_mlp */
-    float slope;         /* the gate is x sigmoid(slope x), whatever act says; 0 = act */
-    bool up_plus_one;    /* act(gate) * (up + 1) */
-    int n_identity;      /* choices beyond the experts that give their input itself */
-    bool scales_input;   /* the weights multiply the experts' input, not their result */
+    const char *gate_up;    /* gate and up as one stack, read where it is there; NULL = never */
+    bool in_turns;          /* its rows are gate, up, gate, up ..; else gate above up */
+    bool inputs_first;      /* stacks of plain numbers are [n_experts, inputs, outputs] */
+    bool down_inputs_first; /* the same of `down` alone */
+    float limit;            /* as in qn_mlp */
+    bool limit_after;
+    float slope;       /* the gate is x sigmoid(slope x), whatever act says; 0 = act */
+    bool up_plus_one;  /* act(gate) * (up + 1) */
+    int n_identity;    /* choices beyond the experts that give their input itself */
+    bool scales_input; /* the weights multiply the experts' input, not their result */
 } qn_moe;
 
 /* n_experts, top_k and act; moe_intermediate_size, norm_topk_prob (`renorm` where the config is silent),

@@ -17,14 +17,16 @@ qn_val qn_part_gated(qn_build *b, const qn_gating *g, qn_val gate, qn_val up)
         qn_graph_fail(b->g, QN_ERR_FORMAT, "config: limits of the activation are no numbers");
     if (qn_failed(b))
         return (qn_val){ 0 };
-    if (g->limit > 0) {
-        const qn_attr_clamp above = { .lo = -INFINITY, .hi = g->limit };
-        const qn_attr_clamp both = { .lo = -g->limit, .hi = g->limit };
+    const qn_attr_clamp above = { .lo = -INFINITY, .hi = g->limit };
+    const qn_attr_clamp both = { .lo = -g->limit, .hi = g->limit };
+    if (g->limit > 0 && !g->limit_after)
         gate = QN_ADD(b->g, &qn_op_clamp, &above, gate);
-        up = QN_ADD(b->g, &qn_op_clamp, &both, up);
-    }
     qn_val h = g->slope != 0 ? swish(b, gate, g->slope)
                              : QN_ADD(b->g, &qn_op_act, &(qn_attr_act){ (int32_t)g->act }, gate);
+    if (g->limit > 0 && g->limit_after)
+        h = QN_ADD(b->g, &qn_op_clamp, &above, h);
+    if (g->limit > 0)
+        up = QN_ADD(b->g, &qn_op_clamp, &both, up);
     qn_val y = QN_ADD(b->g, &qn_op_mul, NULL, h, up);
     return g->up_plus_one ? QN_ADD(b->g, &qn_op_add, NULL, y, h) : y;
 }
@@ -45,7 +47,8 @@ qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m)
     }
     qn_part_use_act(b, m->act);
     qn_part_enter(b, name, "");
-    qn_val h = qn_part_gated(b, &(qn_gating){ .act = m->act, .limit = m->limit }, gate, up);
+    qn_gating act = { .act = m->act, .limit = m->limit, .limit_after = m->limit_after };
+    qn_val h = qn_part_gated(b, &act, gate, up);
     return qn_part_linear(b, name, m->down ? m->down : "down_proj", h, b->c->d_model, NULL);
 }
 

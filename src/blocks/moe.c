@@ -21,7 +21,8 @@ static const char *stack_name(qn_build *b, const char *pattern)
 }
 
 /* The stack `name` within the block, with or without ".weight", and its biases. */
-static bank find_stack(qn_build *b, const qn_moe *m, const char *block, const char *name)
+static bank find_stack(qn_build *b, const qn_moe *m, const char *block, const char *name,
+                       bool inputs_first)
 {
     const char *full = qn_part_name(b, block, name);
     bank k = { .w = qn_part_find(b, full, ".weight") };
@@ -33,8 +34,9 @@ static bank find_stack(qn_build *b, const qn_moe *m, const char *block, const ch
     k.bias = qn_part_find(b, full, ".bias");
     if (!k.bias)
         k.bias = qn_part_find(b, full, "_bias");
+    k.w = qn_part_stack(b, k.w, m->n_experts);
     /* Packed rows cannot lie across the direction they are summed in. */
-    if (bare && m->inputs_first && qn_layout_get((qn_layout)k.w->layout)->block_elems == 1) {
+    if (bare && inputs_first && qn_layout_get((qn_layout)k.w->layout)->block_elems == 1) {
         qn_error err = { 0 };
         k.w = qn_checkpoint_transposed(b->ck, k.w, &err);
         if (!k.w)
@@ -45,7 +47,7 @@ static bank find_stack(qn_build *b, const qn_moe *m, const char *block, const ch
 
 /* What the pattern names: single tensors, their stack, or the stack under the name that MLX gives it. */
 static bank find_bank(qn_build *b, const qn_moe *m, const char *block, const char *pattern,
-                      const char *mlx)
+                      const char *mlx, bool inputs_first)
 {
     bank k = { 0 };
     if (qn_failed(b))
@@ -58,8 +60,8 @@ static bank find_bank(qn_build *b, const qn_moe *m, const char *block, const cha
     if (err.code != QN_OK)
         qn_graph_fail(b->g, err.code, "%s", err.msg);
     if (!k.w)
-        k = find_stack(b, m, block, stack_name(b, pattern));
-    return k.w || qn_failed(b) ? k : find_stack(b, m, block, mlx);
+        k = find_stack(b, m, block, stack_name(b, pattern), inputs_first);
+    return k.w || qn_failed(b) ? k : find_stack(b, m, block, mlx, false);
 }
 
 /* Every choice's product with its expert: [n_tok, top_k * n]. */
@@ -84,12 +86,14 @@ static qn_val gated(qn_build *b, const char *name, qn_val x, qn_val ids, const q
 {
     int64_t e = m->n_experts, d = b->c->d_model, n = m->d_ff;
     qn_attr_expert_linear attr = { .top_k = m->top_k, .x_per_slot = m->scales_input };
-    qn_gating act = {
-        .act = m->act, .limit = m->limit, .slope = m->slope, .up_plus_one = m->up_plus_one
-    };
+    qn_gating act = { .act = m->act,
+                      .limit = m->limit,
+                      .slope = m->slope,
+                      .limit_after = m->limit_after,
+                      .up_plus_one = m->up_plus_one };
     bank both = { 0 };
     if (m->gate_up)
-        both = find_stack(b, m, name, m->gate_up);
+        both = find_stack(b, m, name, m->gate_up, m->inputs_first);
     if (both.w) {
         if (!fits(b, both, name, m->gate_up, (const int64_t[]){ e, 2 * n, d }))
             return (qn_val){ 0 };
@@ -103,8 +107,8 @@ static qn_val gated(qn_build *b, const char *name, qn_val x, qn_val ids, const q
     const int64_t dim[3] = { e, n, d };
     const char *gate_name = m->gate ? m->gate : "experts.%d.gate_proj";
     const char *up_name = m->up ? m->up : "experts.%d.up_proj";
-    bank gate = find_bank(b, m, name, gate_name, "switch_mlp.gate_proj");
-    bank up = find_bank(b, m, name, up_name, "switch_mlp.up_proj");
+    bank gate = find_bank(b, m, name, gate_name, "switch_mlp.gate_proj", m->inputs_first);
+    bank up = find_bank(b, m, name, up_name, "switch_mlp.up_proj", m->inputs_first);
     if (!fits(b, gate, name, gate_name, dim) || !fits(b, up, name, up_name, dim))
         return (qn_val){ 0 };
     qn_part_enter(b, name, "");
@@ -233,7 +237,8 @@ qn_val qn_moe_mlp(qn_build *b, const char *name, qn_val x, const qn_moe *m)
     qn_val in = m->scales_input ? scaled_inputs(b, x, weights, m->top_k) : x;
     qn_val h = gated(b, name, in, ids, m);
     const char *down_name = m->down ? m->down : "experts.%d.down_proj";
-    bank down = find_bank(b, m, name, down_name, "switch_mlp.down_proj");
+    bank down = find_bank(b, m, name, down_name, "switch_mlp.down_proj",
+                          m->inputs_first || m->down_inputs_first);
     const int64_t dim[3] = { m->n_experts, b->c->d_model, m->d_ff };
     if (qn_failed(b) || !fits(b, down, name, down_name, dim))
         return (qn_val){ 0 };

@@ -100,6 +100,18 @@ const qn_weight *qn_part_slice(qn_build *b, const qn_weight *w, int64_t start, i
     return qn_arena_copy(&b->g->arena, &s, sizeof s);
 }
 
+const qn_weight *qn_part_stack(qn_build *b, const qn_weight *w, int64_t n)
+{
+    if (w->n_dims != 2 || n < 1 || w->dim[0] % n != 0 || w->layout == QN_FP8_BLOCK)
+        return w;
+    qn_weight s = *w;
+    s.n_dims = 3;
+    s.dim[0] = n;
+    s.dim[1] = w->dim[0] / n;
+    s.dim[2] = w->dim[1];
+    return qn_arena_copy(&b->g->arena, &s, sizeof s);
+}
+
 const qn_weight *qn_part_row(qn_build *b, const qn_weight *w)
 {
     qn_weight v = *w;
@@ -235,4 +247,9 @@ void qn_require(qn_build *b, const char *key, const char *value)
     if (strcmp(is, value) != 0)
         qn_graph_fail(b->g, QN_ERR_UNSUPPORTED, "config: %s \"%s\" is not supported, only \"%s\"",
                       key, is, value);
+}
+
+void qn_unsupported(qn_build *b, const char *what)
+{
+    qn_graph_fail(b->g, QN_ERR_UNSUPPORTED, "config: %s is not supported", what);
 }

@@ -29,6 +29,9 @@ bool qn_part_fits_vector(qn_build *b, const qn_weight *w, int64_t n);
 /* Rows [start, start + n) of a matrix or elements of a vector, as a weight of its own. */
 const qn_weight *qn_part_slice(qn_build *b, const qn_weight *w, int64_t start, int64_t n);
 
+/* A matrix of n equal blocks of rows as a stack of them; w itself when it is none. */
+const qn_weight *qn_part_stack(qn_build *b, const qn_weight *w, int64_t n);
+
 /* The one row of a matrix [1, n] as a vector. */
 const qn_weight *qn_part_row(qn_build *b, const qn_weight *w);
 /* n vectors of `each` elements, "<prefix>.0.weight" ..., as one float32 vector owned by the graph. */
@@ -64,7 +67,7 @@ qn_val qn_part_grow_queries(qn_build *b, qn_val q, const qn_rope *rope);
 typedef struct qn_gating {
     qn_act act;
     float limit, slope;
-    bool up_plus_one;
+    bool limit_after, up_plus_one;
 } qn_gating;
 
 /* act(gate) * up with those refinements. */

@@ -180,6 +180,11 @@ static double yarn_mscale(double factor, double mscale)
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
+void qn_rope_rotate_part(qn_rope *r, int head_dim, double part)
+{
+    r->n_rot = part > 0 && part <= 1 ? (int)(head_dim * part) : -1;
+}
+
 float qn_rope_score_factor(const qn_rope *r)
 {
     double all_dim = number(r->scaling, "mscale_all_dim", 0);

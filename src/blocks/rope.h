@@ -30,6 +30,9 @@ typedef struct qn_rope {
  * there also one object for each kind of layer. n_rot follows head_dim of the config. */
 qn_rope qn_rope_of(const struct qn_config *c, const char *layer_type);
 
+/* Rotates `part` of head_dim columns; a part that is no share makes n_rot odd, which is refused. */
+void qn_rope_rotate_part(qn_rope *r, int head_dim, double part);
+
 /* The factor that YaRN's mscale_all_dim puts on attention scores: 1 when the config has none. */
 float qn_rope_score_factor(const qn_rope *r);
 

@@ -40,8 +40,8 @@ static void build(qn_build *b, const qn_config *c)
 
 const qn_family qn_family_llama = {
     .name = "llama",
-    .model_types = (const char *const[]){ "llama", "mistral", "ministral", "mixtral", "seed_oss",
-                                          "cwm", "internlm3", NULL },
+    .model_types = (const char *const[]){ "llama", "mistral", "ministral", "ministral3", "mixtral",
+                                          "seed_oss", "cwm", "internlm3", NULL },
     .about = "Llama 1-3, Mistral, Ministral, SmolLM 1-2, Seed-OSS, CWM, InternLM 3; Mixtral",
     .build = build,
 };

@@ -29,6 +29,7 @@ void qn_kernels_init(qn_kernels *t, unsigned cpu)
     add(t, (qn_kernel){ &qn_op_linear, qn_linear_run, qn_linear_scratch, 0 });
     add(t, (qn_kernel){ &qn_op_linears, qn_linear_run, qn_linear_scratch, 0 });
     add(t, (qn_kernel){ &qn_op_expert_linear, qn_expert_linear_run, qn_expert_linear_scratch, 0 });
+    add(t, (qn_kernel){ &qn_op_head_linear, qn_head_linear_run_avx2, qn_head_linear_scratch, 0 });
     add(t, (qn_kernel){ &qn_op_attention, qn_attention_run_avx2, qn_attention_scratch, 0 });
     add(t, (qn_kernel){ &qn_op_embed, qn_embed_run, NULL, SOLO });
     add(t, (qn_kernel){ &qn_op_rows, qn_rows_run, NULL, SOLO });

@@ -300,6 +300,53 @@ static void test_expert_sum(void **state)
     }
 }
 
+static qn_attr_head_linear heads_attr;
+
+/* What is summed for output i: |x| |w| over the head's block, in another order. */
+static double heads_bound(const kcase *k, int out, int64_t i)
+{
+    (void)out;
+    const qn_attr_head_linear *a = &heads_attr;
+    const qn_tensor *x = &k->call.in[0], *w = &k->call.in[1];
+    int64_t width = k->call.out[0].width, per_out = width / a->n_heads,
+            per_in = x->width / a->n_heads;
+    int64_t r = i / width, h = i % width / per_out, j = i % per_out;
+    qn_head_block b = qn_head_block_of(a, w, (int32_t)h);
+    float row[700];
+    double sum = 0;
+    for (int64_t s = 0; s < per_in; s++) {
+        qn_weight_decode_row(w->weight, b.row + (a->transposed ? s : j), row);
+        sum += fabs((double)((const float *)x->data)[r * x->width + h * per_in + s] *
+                    row[a->transposed ? j : s]);
+    }
+    return sum * FLT_EPSILON * (double)per_in;
+}
+
+static void test_heads(void **state)
+{
+    (void)state;
+    const struct {
+        int64_t p, start, n, k;
+        int layout;
+    } shapes[] = { { 7, 0, 7, 13, QN_F32 }, { 12, 4, 8, 96, QN_BF16 }, { 9, 3, 5, 64, QN_Q8_0 } };
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int t = 0; t < 2; t++)
+            for (int64_t rows = 1; rows <= 5; rows += 2) {
+                heads_attr = (qn_attr_head_linear){
+                    .n_heads = 3, .start = shapes[s].start, .n = shapes[s].n, .transposed = t == 1
+                };
+                qn_weight w = random_weight(shapes[s].layout, 3 * shapes[s].p, shapes[s].k);
+                int64_t few = 3 * shapes[s].n, many = 3 * shapes[s].k;
+                kcase k = { .node = { .op = &qn_op_head_linear, .attr = &heads_attr } };
+                add_input(&k, 0, in1, rows, t ? few : many);
+                add_weight(&k, 1, &w);
+                add_output(&k, 0, rows, t ? many : few);
+                compare(&k, heads_bound);
+                free_case(&k);
+                qn_free((void *)(uintptr_t)w.data);
+            }
+}
+
 int main(void)
 {
     qn_cpu_init();
@@ -314,7 +361,7 @@ int main(void)
         cmocka_unit_test(test_sums),       cmocka_unit_test(test_activations),
         cmocka_unit_test(test_norms),      cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_rope),       cmocka_unit_test(test_moves),
-        cmocka_unit_test(test_expert_sum),
+        cmocka_unit_test(test_expert_sum), cmocka_unit_test(test_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

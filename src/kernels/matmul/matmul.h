@@ -97,6 +97,8 @@ void qn_tiles_avx512(qn_matmul_kernels *t);
 /* The ops' kernels. */
 void qn_linear_run(const qn_call *c);
 size_t qn_linear_scratch(const qn_call *c);
+void qn_head_linear_run_avx2(const qn_call *c);
+size_t qn_head_linear_scratch(const qn_call *c);
 void qn_expert_linear_run(const qn_call *c);
 size_t qn_expert_linear_scratch(const qn_call *c);
 
