@@ -109,6 +109,8 @@ static qn_val sinks_of(qn_build *b, const char *name, const qn_attn *a)
 qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a)
 {
     qn_val qkv[3] = { 0 };
+    if (a->n_heads < 1 || a->head_dim < 1)
+        qn_graph_fail(b->g, QN_ERR_FORMAT, "config: num_attention_heads is missing");
     project(b, name, x, a, qkv);
     qn_val q = place(b, name, a->q_norm ? a->q_norm : "q_norm", qkv[0], a);
     qn_val k = place(b, name, a->k_norm ? a->k_norm : "k_norm", qkv[1], a);

@@ -127,6 +127,47 @@ int qn_layer_window(qn_build *b, int layer, int pattern);
  * config has no such list. */
 bool qn_layer_is_kind(qn_build *b, int layer, const char *kind, const char *other, bool silent);
 
+/* ---- recurrences: layers whose memory of a sequence is a state of fixed size ---- */
+
+typedef struct qn_short_conv {
+    int kernel;
+    bool bias;                   /* must agree with the file */
+    const char *in, *conv, *out; /* NULL = in_proj, conv, out_proj */
+} qn_short_conv;
+
+/* Three products u, v, x of the input: out(v * conv(u * x)), a convolution over the last `kernel` rows. */
+qn_val qn_gated_conv(qn_build *b, const char *name, qn_val x, const qn_short_conv *a);
+
+/* State-space layers of the first kind: every channel is a head with d_state decays of its own. */
+typedef struct qn_ssm1 {
+    int d_inner, d_state, dt_rank, kernel;
+    bool proj_bias,
+        conv_bias;  /* of in_proj and out_proj, and of conv1d: as the file must have it */
+    float bare_eps; /* dt, B and C are RMS-normed by this without weights; 0 = not */
+    const char *dt_norm, *b_norm, *c_norm; /* or with these weights, by norm_eps; NULL = not */
+    float norm_eps;
+} qn_ssm1;
+
+/* [x | z] = in_proj; x = silu(conv1d(x)); dt, B, C = x_proj(x); out_proj(scan * silu(z)). */
+qn_val qn_ssm1_mixer(qn_build *b, const char *name, qn_val x, const qn_ssm1 *a);
+
+/* Of the second kind: one decay a head, B and C of their own products, shared by groups of heads. */
+typedef struct qn_ssm2 {
+    int n_heads, head_dim, n_groups, d_state, kernel;
+    bool proj_bias, conv_bias;
+    float dt_min, dt_max; /* dt after softplus is kept within; dt_max 0 = no bound */
+    enum {
+        QN_GATE_THEN_NORM,
+        QN_NORM_THEN_GATE,
+        QN_GATE_ONLY
+    } out; /* what becomes of the scan: norm of y silu(z), norm of y times silu(z), y silu(z) */
+    float norm_eps;
+    float scale[5]; /* factors on z, x, B, C and dt as projected; all 0 = none */
+} qn_ssm2;
+
+/* [z | x B C | dt] = in_proj; x B C = silu(conv1d(x B C)); out_proj(norm(scan, z)), groups normed apart. */
+qn_val qn_ssm2_mixer(qn_build *b, const char *name, qn_val x, const qn_ssm2 *a);
+
 /* ---- feed-forward ---- */
 
 typedef struct qn_mlp {

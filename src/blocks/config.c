@@ -30,7 +30,7 @@ static const field fields[] = {
     FIELD(d_model, 1, 1 << 24, true, "hidden_size", "n_embd", "d_model"),
     FIELD(n_layers, 1, QN_MAX_LAYERS, true, "num_hidden_layers", "n_layer", "num_layers",
           "n_layers"),
-    FIELD(n_heads, 1, 1 << 16, true, "num_attention_heads", "n_head", "num_heads", "n_heads"),
+    FIELD(n_heads, 1, 1 << 16, false, "num_attention_heads", "n_head", "num_heads", "n_heads"),
     FIELD(n_vocab, 1, 1 << 28, true, "vocab_size"),
     FIELD(n_kv_heads, 1, 1 << 16, false, "num_key_value_heads", "num_kv_heads", "n_kv_heads"),
     FIELD(head_dim, 1, 1 << 16, false, "head_dim"),
@@ -198,6 +198,8 @@ static int read_sizes(qn_config *c, qn_error *err)
     }
     if (c->n_kv_heads == 0)
         c->n_kv_heads = c->n_heads;
+    if (c->n_heads == 0) /* no attention; blocks that need heads say so */
+        return QN_OK;
     if (c->n_heads % c->n_kv_heads != 0)
         return qn_fail(err, QN_ERR_FORMAT,
                        "config: num_attention_heads %d is no multiple of num_key_value_heads %d",

@@ -73,6 +73,29 @@ typedef struct qn_gating {
 /* act(gate) * up with those refinements. */
 qn_val qn_part_gated(qn_build *b, const qn_gating *g, qn_val gate, qn_val up);
 
+typedef struct qn_part_shape {
+    int64_t rows, cols; /* rows 0: a vector */
+} qn_part_shape;
+
+/* A float32 vector or matrix of the graph's own; its numbers are the caller's to fill. */
+float *qn_part_fresh(qn_build *b, const char *name, qn_part_shape shape, const qn_weight **out);
+/* The numbers of tensor "<block>.<leaf>" (its whole name), stored in whatever shape, as such a weight, each
+ * mapped by f (NULL = as it is). */
+qn_val qn_part_numbers(qn_build *b, const char *block, const char *leaf, qn_part_shape shape,
+                       float (*f)(float));
+/* f of the logarithms that state-space models store: -exp(x). */
+float qn_part_minus_exp(float x);
+/* Columns [start, start + width) of x. */
+qn_val qn_part_split(qn_build *b, qn_val x, int64_t start, int64_t width);
+
+/* Causal depthwise convolution of x with "<leaf>.weight", its bias if there is one, then `act`. Weights
+ * [C, 1, K] and [C, K, 1] are one in memory. */
+qn_val qn_part_conv(qn_build *b, const char *block, const char *leaf, qn_val x, int kernel,
+                    qn_act act);
+
+/* The file must hold "<leaf>.bias" exactly if the config says so. */
+void qn_part_expect_bias(qn_build *b, const char *block, const char *leaf, bool expected);
+
 /* 1 when the file's weights of `1 + w` norms hold w, 0 when they hold 1 + w already. */
 float qn_part_norm_offset(const qn_build *b);
 

@@ -87,6 +87,11 @@ size_t qn_kv_bytes(const qn_graph *g, int64_t n_tok, bool exact)
     return sum;
 }
 
+size_t qn_kv_state_bytes(const qn_graph *g)
+{
+    return (size_t)g->state_floats * sizeof(float);
+}
+
 /* The largest number of tokens, in whole pages, whose cache fits max_bytes; bisection, as windows make
  * the sum no straight line. */
 static int64_t fit_tokens(const group_form *form, int32_t n, const qn_kv_options *o, int64_t tokens)
@@ -127,6 +132,26 @@ static int open_group(qn_kv_cache *c, int32_t id, const group_form *f, int32_t n
     return QN_OK;
 }
 
+/* A slot for each sequence that may run. */
+static int open_states(qn_kv_cache *c, const qn_graph *g, int32_t n_seqs, qn_error *err)
+{
+    size_t bytes;
+    qn_state *s = &c->state;
+    if (g->state_floats == 0)
+        return QN_OK;
+    if (!__builtin_mul_overflow(qn_kv_state_bytes(g), (size_t)n_seqs, &bytes))
+        s->slots = c->backend->alloc(c->backend, bytes);
+    if (!s->slots)
+        return qn_fail(err, QN_ERR_MEMORY,
+                       "the states of %d sequences need %.1f MB, which %s does not have", n_seqs,
+                       (double)qn_kv_state_bytes(g) * n_seqs / 1e6, c->backend->name);
+    s->slot_floats = g->state_floats;
+    s->n_slots = n_seqs;
+    c->bytes += bytes;
+    qn_pages_init(&c->states, n_seqs);
+    return QN_OK;
+}
+
 int qn_kv_open(qn_kv_cache **out, qn_backend *be, const qn_graph *g, const qn_kv_options *opt,
                qn_error *err)
 {
@@ -151,6 +176,8 @@ int qn_kv_open(qn_kv_cache **out, qn_backend *be, const qn_graph *g, const qn_kv
                      (double)opt->max_bytes / 1e6);
     for (int32_t id = 0; id < g->n_kv_groups && rc == QN_OK; id++)
         rc = open_group(c, id, &form[id], group_pages(form[id].window, opt, tokens), err);
+    if (rc == QN_OK)
+        rc = open_states(c, g, opt->max_seqs, err);
     if (rc != QN_OK) {
         qn_kv_close(c);
         return rc;
@@ -169,6 +196,9 @@ void qn_kv_close(qn_kv_cache *c)
         qn_pages_free(&c->pages[id]);
         qn_free(c->slots[id]);
     }
+    if (c->state.slots)
+        c->backend->free(c->backend, c->state.slots);
+    qn_pages_free(&c->states);
     qn_free(c);
 }
 
@@ -190,6 +220,21 @@ static int32_t missing(const qn_kv_table *t, int64_t end)
     return need > t->n ? need - t->n : 0;
 }
 
+/* A slot for the sequence's state, unless it has one. False when all are taken. */
+static bool take_state(qn_kv_seq *s)
+{
+    if (s->has_state || !s->cache->state.slots)
+        return true;
+    s->state_slot = qn_pages_take(&s->cache->states);
+    s->has_state = s->state_slot >= 0;
+    return s->has_state;
+}
+
+static float *state_of(const qn_kv_seq *s)
+{
+    return s->cache->state.slots + s->state_slot * s->cache->state.slot_floats;
+}
+
 bool qn_kv_reserve(qn_kv_seq *s, int32_t n)
 {
     qn_kv_cache *c = s->cache;
@@ -197,6 +242,8 @@ bool qn_kv_reserve(qn_kv_seq *s, int32_t n)
     for (int32_t id = 0; id < c->state.n_kv; id++)
         if (missing(&s->table[id], end) > c->pages[id].n_free)
             return false;
+    if (!take_state(s))
+        return false;
     for (int32_t id = 0; id < c->state.n_kv; id++) {
         qn_kv_table *t = &s->table[id];
         for (int32_t k = missing(t, end); k > 0; k--) {
@@ -220,6 +267,17 @@ static void drop_left_window(qn_kv_seq *s, int32_t id)
     while (t->first < t->n && (t->first + 1) * QN_KV_PAGE <= first_seen) {
         qn_pages_drop(&s->cache->pages[id], t->page[t->first]);
         t->page[t->first++] = 0;
+    }
+}
+
+static void give_pages(qn_kv_seq *s)
+{
+    for (int32_t id = 0; s->cache && id < s->cache->state.n_kv; id++) {
+        qn_kv_table *t = &s->table[id];
+        while (t->n > t->first)
+            qn_pages_drop(&s->cache->pages[id], t->page[--t->n]);
+        qn_free(t->page);
+        *t = (qn_kv_table){ 0 };
     }
 }
 
@@ -260,7 +318,7 @@ int32_t qn_kv_truncate(qn_kv_seq *s, int32_t n)
 {
     assert(n >= 0 && n <= s->len);
     n = writable(s, n);
-    if (!can_resume(s, n))
+    if (!can_resume(s, n) || (s->has_state && n < s->len))
         n = 0;
     else if (n == s->len) /* pages reserved for what comes next stay */
         return n;
@@ -283,7 +341,12 @@ int32_t qn_kv_share(qn_kv_seq *s, const qn_kv_seq *src, int32_t n)
     int32_t n_pages = min32(n, src->len) / QN_KV_PAGE;
     if (n_pages == 0 || !can_resume(src, n_pages * QN_KV_PAGE))
         return 0;
-    qn_kv_release(s);
+    if (src->has_state && (n_pages * QN_KV_PAGE != src->len || !take_state(s)))
+        return 0;
+    give_pages(s);
+    if (src->has_state)
+        s->cache->backend->copy(s->cache->backend, state_of(s), state_of(src),
+                                (size_t)s->cache->state.slot_floats * sizeof(float));
     for (int32_t id = 0; id < s->cache->state.n_kv; id++) {
         qn_kv_table *t = &s->table[id];
         t->first = src->table[id].first < n_pages ? src->table[id].first : n_pages;
@@ -300,12 +363,9 @@ int32_t qn_kv_share(qn_kv_seq *s, const qn_kv_seq *src, int32_t n)
 
 void qn_kv_release(qn_kv_seq *s)
 {
-    for (int32_t id = 0; s->cache && id < s->cache->state.n_kv; id++) {
-        qn_kv_table *t = &s->table[id];
-        while (t->n > t->first)
-            qn_pages_drop(&s->cache->pages[id], t->page[--t->n]);
-        qn_free(t->page);
-        *t = (qn_kv_table){ 0 };
-    }
+    give_pages(s);
+    if (s->has_state)
+        qn_pages_drop(&s->cache->states, s->state_slot);
+    s->has_state = false;
     s->len = 0;
 }

@@ -136,7 +136,7 @@ static void put_memory(qn_buf *b, const qn_model *m)
     for (size_t i = 0; i <= sizeof lengths / sizeof *lengths; i++) {
         bool last = i == sizeof lengths / sizeof *lengths || lengths[i] >= most;
         int64_t n = last ? most : lengths[i];
-        size_t cache = qn_kv_bytes(&m->graph, n, false);
+        size_t cache = qn_kv_bytes(&m->graph, n, false) + qn_kv_state_bytes(&m->graph);
         qn_buf_str(b, i ? ",{" : "{");
         put_int(b, "context", n);
         put_int(b, "cache_bytes", (int64_t)cache);

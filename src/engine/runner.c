@@ -21,7 +21,8 @@ struct qn_runner {
     qn_plan_cache *plans;
     qn_val logits;   /* the graph's output */
     int32_t n_vocab; /* width of the logits; the embedding may hold other counts */
-    array token, seq, pos, see, q_start, kv_len, rope_len, out_row, table[QN_MAX_KV_GROUPS];
+    array token, seq, pos, see, q_start, kv_len, rope_len, state_slot, out_row;
+    array table[QN_MAX_KV_GROUPS];
 };
 
 static int32_t *sized(array *a, size_t n)
@@ -58,8 +59,8 @@ void qn_runner_close(qn_runner *r)
 {
     if (!r)
         return;
-    array *const all[] = { &r->token,   &r->seq,    &r->pos,      &r->see,
-                           &r->q_start, &r->kv_len, &r->rope_len, &r->out_row };
+    array *const all[] = { &r->token,  &r->seq,      &r->pos,        &r->see,    &r->q_start,
+                           &r->kv_len, &r->rope_len, &r->state_slot, &r->out_row };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         qn_free(all[i]->v);
     for (int i = 0; i < QN_MAX_KV_GROUPS; i++)
@@ -120,6 +121,7 @@ static void put_rows(qn_runner *r, const qn_rows *s, int32_t id, int32_t row, in
     r->q_start.v[id] = row;
     r->kv_len.v[id] = s->seq->len;
     r->rope_len.v[id] = s->rope_len;
+    r->state_slot.v[id] = s->seq->state_slot;
 }
 
 /* Copies the page tables into one rectangle a group; what a sequence has fewer of is filled with page 0. */
@@ -150,6 +152,7 @@ static void fill(qn_runner *r, const qn_rows *rows, qn_batch *b)
     b->q_start = sized(&r->q_start, n_seq + 1);
     b->kv_len = sized(&r->kv_len, n_seq);
     b->rope_len = sized(&r->rope_len, n_seq);
+    b->state_slot = sized(&r->state_slot, n_seq);
     int32_t row = 0, out = 0;
     for (int32_t i = 0; i < b->n_seq; i++) {
         put_rows(r, &rows[i], i, row, out, b->n_tok);

@@ -46,9 +46,14 @@ typedef struct qn_kv_group {
     const qn_kv_slot *slot;
 } qn_kv_group;
 
+/* Recurrent and convolution states live in slots, one a sequence: each layer has its floats at a fixed offset
+ * (qn_graph_state). A sequence whose kv_len is 0 starts from zeros, whatever its slot still holds. */
 typedef struct qn_state {
     qn_kv_group kv[QN_MAX_KV_GROUPS];
     int32_t n_kv;
+    float *slots; /* [n_slots][slot_floats]; NULL when no layer has a state */
+    int64_t slot_floats;
+    int32_t n_slots;
 } qn_state;
 
 #endif

@@ -109,7 +109,8 @@ static void start(qn_graph *to, const qn_graph *from)
     memcpy(to->symbol, from->symbol, sizeof to->symbol);
     to->n_symbols = from->n_symbols;
     for (int32_t i = 0; i < from->n_kv; i++)
-        qn_graph_kv(to, from->kv[i]); /* the same order gives the same groups and slots */
+        qn_graph_kv(to, from->kv[i]);      /* the same order gives the same groups and slots */
+    to->state_floats = from->state_floats; /* nodes are copied with their offsets */
 }
 
 static bool apply_rules(qn_rewrite *rw, int32_t id, const qn_fuse_rule *const *rules)

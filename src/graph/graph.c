@@ -293,6 +293,21 @@ int qn_graph_kv(qn_graph *g, qn_kv_need need)
     return g->n_kv++;
 }
 
+int64_t qn_graph_state(qn_graph *g, int64_t floats)
+{
+    enum {
+        LINE = 16
+    }; /* floats of a cache line: threads that share out layers do not share lines */
+    int64_t at = g->state_floats, end;
+    if (floats <= 0 || __builtin_add_overflow(at, floats, &end) || end > INT64_MAX / 64) {
+        qn_graph_fail(g, QN_ERR_LIMIT, "a layer's state of %lld numbers is too large",
+                      (long long)floats);
+        return 0;
+    }
+    g->state_floats = (end + LINE - 1) / LINE * LINE;
+    return at;
+}
+
 int32_t qn_graph_maker(const qn_graph *g, int32_t id)
 {
     while (g->node[id].n_out == 0 && id > 0)

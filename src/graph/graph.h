@@ -81,7 +81,8 @@ typedef struct qn_graph {
     qn_kv_need *kv;
     int32_t n_kv, n_kv_groups;
     size_t cap_kv;
-    qn_output *output; /* [n_outputs] */
+    int64_t state_floats; /* of one state slot: all layers' states, by qn_graph_state */
+    qn_output *output;    /* [n_outputs] */
     int32_t n_outputs;
     size_t cap_outputs;
     const char *scope_name; /* names and layer of the nodes that follow */
@@ -116,6 +117,10 @@ void qn_graph_fail(qn_graph *g, int code, const char *fmt, ...)
 /* Notes that an attention layer keeps k and v rows; layers of equal window and sizes share a group.
  * Returns the index of the need in g->kv. */
 int qn_graph_kv(qn_graph *g, qn_kv_need need);
+
+/* Notes that a layer keeps `floats` numbers of each sequence from step to step, at first zeros. Returns where
+ * they begin in the sequence's slot, in floats. */
+int64_t qn_graph_state(qn_graph *g, int64_t floats);
 
 static inline const qn_node *qn_node_at(const qn_graph *g, qn_val v)
 {

@@ -44,6 +44,11 @@ void qn_kernels_init(qn_kernels *t, unsigned cpu)
     add(t, (qn_kernel){ &qn_op_glu, qn_glu_run_avx2, NULL, SOLO_ACT });
     add(t, (qn_kernel){ &qn_op_norm, qn_norm_run_avx2, qn_norm_scratch, SOLO });
     add(t, (qn_kernel){ &qn_op_add_norm, qn_add_norm_run_avx2, qn_norm_scratch, SOLO });
+    /* Recurrences are defined head by head, and their references take a thread's share of the heads. */
+    static const qn_op *const shared[] = { &qn_op_conv, &qn_op_scan, &qn_op_delta, &qn_op_lru,
+                                           &qn_op_wkv };
+    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+        add(t, (qn_kernel){ shared[i], shared[i]->ref, NULL, SOLO_ACT });
     add(t, (qn_kernel){ &qn_op_rope, qn_rope_run_avx2, qn_rope_scratch, SOLO });
 #else
     (void)cpu;

@@ -108,6 +108,45 @@ typedef struct qn_attr_attention {
     int32_t kv_group, kv_slot;
 } qn_attr_attention; /* with c->state NULL: k and v of this step only, in f32 (training) */
 
+/* ---- recurrences ----
+ * They run over the rows of each sequence in order, from the state its slot holds (zeros for a sequence that
+ * begins, and for all when c->state is NULL) and leave there what the last row made of it. `state` is the place
+ * in the slot, from qn_graph_state. Heads and channels are independent, so threads may share them out. */
+
+extern const qn_op
+    qn_op_conv; /* x [R, C], w [C, K], bias [C]? -> [R, C]: each channel over its last K rows */
+typedef struct qn_attr_conv {
+    int64_t state; /* (K - 1) * C floats */
+    int32_t kernel;
+    int32_t act; /* qn_act of the sum */
+} qn_attr_conv;
+
+extern const qn_op
+    qn_op_scan; /* x [R, H*P], dt [R, H]?, a [H] or [H, N], b, c [R, G*N], d [H]? -> [R, H*P] */
+typedef struct qn_attr_scan {
+    int64_t state; /* H * P * N floats */
+    int32_t n_heads, head_dim, n_groups, d_state;
+    float dt_min, dt_max; /* dt is clamped to this; dt_max 0 = no upper bound */
+} qn_attr_scan;
+
+extern const qn_op
+    qn_op_delta; /* q, k [R, Hk*dk], v [R, H*dv], decay [R, H] or [R, H*dk], beta [R, H] -> [R, H*dv] */
+typedef struct qn_attr_delta {
+    int64_t state; /* H * dk * dv floats */
+    int32_t n_heads, n_key_heads, k_dim, v_dim;
+} qn_attr_delta;
+
+extern const qn_op qn_op_lru; /* x [R, W], decay [R, W] -> [R, W] */
+typedef struct qn_attr_lru {
+    int64_t state; /* W floats */
+} qn_attr_lru;
+
+extern const qn_op qn_op_wkv; /* r, decay, k, v, a, b: all [R, H*d] -> [R, H*d] */
+typedef struct qn_attr_wkv {
+    int64_t state; /* H * d * d floats */
+    int32_t n_heads, head_dim;
+} qn_attr_wkv;
+
 /* Mixture of experts: choose, multiply, sum. */
 extern const qn_op
     qn_op_route; /* logits [R, E], selection bias [E]? -> ids I32 [R, k], weights [R, k] */

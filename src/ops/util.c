@@ -69,6 +69,26 @@ float *qn_ref_floats_dup(const qn_tensor *t, int64_t n)
     return v;
 }
 
+qn_ref_span qn_ref_sequence(const qn_call *c, int32_t s, int64_t at, int64_t n, float *own)
+{
+    const qn_batch *b = c->batch;
+    qn_ref_span span = { b->q_start[s], b->q_start[s + 1], own };
+    if (c->state) {
+        assert(b->state_slot[s] >= 0 && b->state_slot[s] < c->state->n_slots);
+        assert(at >= 0 && at + n <= c->state->slot_floats);
+        span.state = c->state->slots + b->state_slot[s] * c->state->slot_floats + at;
+    }
+    if (!c->state || b->kv_len[s] == 0)
+        memset(span.state, 0, (size_t)n * sizeof *span.state);
+    return span;
+}
+
+void qn_ref_part(const qn_call *c, int64_t n, int64_t *lo, int64_t *hi)
+{
+    *lo = n * c->ith / c->nth;
+    *hi = n * (c->ith + 1) / c->nth;
+}
+
 double qn_ref_dot(const float *a, const float *b, int64_t n)
 {
     double sum = 0;

@@ -82,6 +82,20 @@ typedef struct qn_head_block {
 
 qn_head_block qn_head_block_of(const qn_attr_head_linear *a, const qn_tensor *w, int32_t head);
 
+/* The rows of one sequence in a recurrence, and its state to read and to write. */
+typedef struct qn_ref_span {
+    int64_t first, end; /* rows [first, end) */
+    float *state;
+} qn_ref_span;
+
+/* State of sequence s, n floats at `at` of its slot, zeroed where it begins. `own` takes its place where nothing
+ * is kept. A thread that does part of the state asks for just that part. */
+qn_ref_span qn_ref_sequence(const qn_call *c, int32_t s, int64_t at, int64_t n, float *own);
+
+/* The part [*lo, *hi) of n heads or channels that this thread does: recurrences are defined head by head, so
+ * their references serve any number of threads. */
+void qn_ref_part(const qn_call *c, int64_t n, int64_t *lo, int64_t *hi);
+
 /* What row r of an attention call sees: cache indices [first, last] of its sequence. */
 typedef struct qn_attn_span {
     int32_t seq, first, last;

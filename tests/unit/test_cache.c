@@ -22,7 +22,15 @@ static void fake_free(qn_backend *be, void *p)
     free(p);
 }
 
-static qn_backend fake = { .name = "fake", .alloc = fake_alloc, .free = fake_free };
+static void fake_copy(qn_backend *be, void *dst, const void *src, size_t bytes)
+{
+    (void)be;
+    memcpy(dst, src, bytes);
+}
+
+static qn_backend fake = {
+    .name = "fake", .alloc = fake_alloc, .free = fake_free, .copy = fake_copy
+};
 
 static uint32_t random_below(uint64_t *state, uint32_t n)
 {
@@ -294,10 +302,46 @@ static void reserve_is_all_or_nothing(void **state)
     qn_graph_free(&g);
 }
 
+/* Slots go with sequences: as many as there are sequences, given back with them, copied with a shared prefix;
+ * a sequence that has a state is kept whole or not at all. */
+static void states(void **state)
+{
+    (void)state;
+    qn_graph g;
+    make_graph(&g, 1, 0);
+    int64_t first = qn_graph_state(&g, 5), second = qn_graph_state(&g, 40);
+    assert_int_equal(first, 0);
+    assert_true(second >= 5 && second % 16 == 0 && g.state_floats >= second + 40);
+    assert_int_equal(qn_kv_state_bytes(&g), g.state_floats * 4);
+    qn_kv_cache *c = make_cache(&g, (qn_kv_options){ .context = 256, .max_seqs = 2, .chunk = 64 });
+    qn_kv_seq a = { .cache = c }, b = { .cache = c }, d = { .cache = c };
+    assert_true(qn_kv_reserve(&a, 64));
+    qn_kv_commit(&a, 64);
+    c->state.slots[a.state_slot * c->state.slot_floats + second + 39] = 7;
+    assert_int_equal(qn_kv_share(&b, &a, 63), 0); /* the state is that of 64 tokens */
+    assert_int_equal(qn_kv_share(&b, &a, 64), 64);
+    assert_int_not_equal(a.state_slot, b.state_slot);
+    assert_true(c->state.slots[b.state_slot * c->state.slot_floats + second + 39] == 7);
+    int32_t free_pages = c->pages[0].n_free;
+    assert_false(qn_kv_reserve(&d, 1)); /* two slots, both taken */
+    assert_int_equal(c->pages[0].n_free, free_pages);
+    assert_int_equal(qn_kv_truncate(&b, 64), 64);
+    assert_int_equal(qn_kv_truncate(&b, 32), 0);
+    assert_true(qn_kv_reserve(&d, 1));
+    qn_kv_release(&a);
+    qn_kv_release(&d);
+    assert_int_equal(c->states.n_free, 2);
+    qn_kv_close(c);
+    qn_graph_state(&g, INT64_MAX - 100);
+    assert_int_equal(g.err.code, QN_ERR_LIMIT);
+    qn_graph_free(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_random),
+        cmocka_unit_test(states),
         cmocka_unit_test(pages_order),
         cmocka_unit_test(layout),
         cmocka_unit_test(sequences_random),

@@ -1,0 +1,17 @@
+/* common.h - config keys that several families spell alike: state-space layers and kinds of layers. */
+#ifndef QN_FAMILIES_COMMON_H
+#define QN_FAMILIES_COMMON_H
+
+#include "families/family.h"
+
+/* time_step_limit: the bounds of dt, none where the config is silent. */
+void qn_common_dt_limit(const qn_config *c, qn_ssm2 *a);
+/* The mamba_* keys of Mamba-2 layers within other models. */
+qn_ssm2 qn_common_ssm2(const qn_config *c);
+/* Does `key`, a list of layer numbers, have this one? */
+bool qn_common_in_list(const qn_config *c, const char *key, int layer);
+/* Is layer `layer` of kind `kind` by the list `key` of names? Kinds that are neither it nor `other` fail. */
+bool qn_common_is_kind(qn_build *b, const char *key, int layer, const char *kind,
+                       const char *other);
+
+#endif
