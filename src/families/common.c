@@ -38,13 +38,3 @@ bool qn_common_in_list(const qn_config *c, const char *key, int layer)
             return true;
     return false;
 }
-
-bool qn_common_is_kind(qn_build *b, const char *key, int layer, const char *kind, const char *other)
-{
-    const qn_json *said = qn_json_at(qn_config_get(b->c, key), (size_t)layer);
-    bool is_kind = qn_json_eq(said, kind);
-    if (!is_kind && !qn_json_eq(said, other))
-        qn_graph_fail(b->g, QN_ERR_UNSUPPORTED, "config: %s says \"%s\" for layer %d", key,
-                      qn_json_str(said, "nothing"), layer);
-    return is_kind;
-}

@@ -10,8 +10,5 @@ void qn_common_dt_limit(const qn_config *c, qn_ssm2 *a);
 qn_ssm2 qn_common_ssm2(const qn_config *c);
 /* Does `key`, a list of layer numbers, have this one? */
 bool qn_common_in_list(const qn_config *c, const char *key, int layer);
-/* Is layer `layer` of kind `kind` by the list `key` of names? Kinds that are neither it nor `other` fail. */
-bool qn_common_is_kind(qn_build *b, const char *key, int layer, const char *kind,
-                       const char *other);
 
 #endif

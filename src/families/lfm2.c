@@ -1,22 +1,12 @@
 /* lfm2.c - LFM2 and LFM2.5, dense and as mixtures: gated convolutions over three tokens, with an attention layer every
  * few. The mixture scores experts with a sigmoid and chooses with a bias added. */
-#include "families/family.h"
+#include "families/common.h"
 
 static bool is_attention(qn_build *b, const qn_config *c, int layer)
 {
-    const qn_json *types = qn_config_get(c, "layer_types");
-    const qn_json *which = qn_config_get(c, "full_attn_idxs");
-    const qn_json *type = qn_json_at(types, (size_t)layer);
-    if (types) {
-        if (!qn_json_eq(type, "full_attention") && !qn_json_eq(type, "conv"))
-            qn_graph_fail(b->g, QN_ERR_UNSUPPORTED, "config: layer_types says \"%s\" for layer %d",
-                          qn_json_str(type, "nothing"), layer);
-        return qn_json_eq(type, "full_attention");
-    }
-    for (uint32_t i = 0; which && i < which->n; i++)
-        if (qn_json_int(&which->items[i], -1) == layer)
-            return true;
-    return !which;
+    bool listed =
+        !qn_config_has(c, "full_attn_idxs") || qn_common_in_list(c, "full_attn_idxs", layer);
+    return qn_layer_is_kind(b, layer, "full_attention", "conv", listed);
 }
 
 /* The width that the config means: two thirds of what it says, scaled and rounded up. */

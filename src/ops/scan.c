@@ -35,18 +35,23 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
     return true;
 }
 
-/* One row of one head: decay [N], state [P, N]. */
-static void step(const qn_attr_scan *a, const float *decay, const float *bc[2], const float *x,
-                 const float scale[2], float *state, float *y)
+/* One row of one head: decay, b and c are [N], x and y [P]. */
+typedef struct row {
+    const float *decay, *b, *c, *x;
+    float dt, skip;
+    float *y;
+} row;
+
+static void step(const qn_attr_scan *a, const row *r, float *state)
 {
     int32_t n = a->d_state;
     for (int32_t p = 0; p < a->head_dim; p++, state += n) {
-        float in = scale[0] * x[p], sum = 0;
+        float in = r->dt * r->x[p], sum = 0;
         for (int32_t i = 0; i < n; i++)
-            state[i] = decay[i] * state[i] + in * bc[0][i];
+            state[i] = r->decay[i] * state[i] + in * r->b[i];
         for (int32_t i = 0; i < n; i++)
-            sum += state[i] * bc[1][i];
-        y[p] = sum + scale[1] * x[p];
+            sum += state[i] * r->c[i];
+        r->y[p] = sum + r->skip * r->x[p];
     }
 }
 
@@ -67,15 +72,18 @@ static void run_head(const qn_call *c, const params *p, qn_ref_span span, int64_
     const qn_attr_scan *a = c->attr;
     int64_t group = h / (a->n_heads / a->n_groups) * a->d_state, at = h * a->head_dim;
     for (int64_t r = span.first; r < span.end; r++) {
-        const float *dts = c->in[1].data, *x = (const float *)c->in[0].data + r * c->in[0].width;
-        float dt = dts ? clamp_dt(a, dts[r * a->n_heads + h]) : 1;
-        const float *bc[2] = { (const float *)c->in[3].data + r * c->in[3].width + group,
-                               (const float *)c->in[4].data + r * c->in[4].width + group };
-        decay[0] = expf(dt * p->a[p->each ? h * a->d_state : h]);
+        const float *dts = c->in[1].data;
+        const row one = { .decay = decay,
+                          .b = (const float *)c->in[3].data + r * c->in[3].width + group,
+                          .c = (const float *)c->in[4].data + r * c->in[4].width + group,
+                          .x = (const float *)c->in[0].data + r * c->in[0].width + at,
+                          .dt = dts ? clamp_dt(a, dts[r * a->n_heads + h]) : 1,
+                          .skip = p->d ? p->d[h] : 0,
+                          .y = (float *)c->out[0].data + r * c->out[0].width + at };
+        decay[0] = expf(one.dt * p->a[p->each ? h * a->d_state : h]);
         for (int32_t i = 1; i < a->d_state; i++)
-            decay[i] = p->each ? expf(dt * p->a[h * a->d_state + i]) : decay[0];
-        step(a, decay, bc, x + at, (const float[]){ dt, p->d ? p->d[h] : 0 }, span.state,
-             (float *)c->out[0].data + r * c->out[0].width + at);
+            decay[i] = p->each ? expf(one.dt * p->a[h * a->d_state + i]) : decay[0];
+        step(a, &one, span.state);
     }
 }
 

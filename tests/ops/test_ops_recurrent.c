@@ -142,7 +142,20 @@ static void test_threads(void **state)
     }
 }
 
-/* The gated delta rule as one matrix a row: S <- (I - beta k k^T) diag(exp(decay)) S + beta k v^T. */
+/* m <- (I - beta k k^T) fade m + beta k v^T, as the matrix it is. */
+static void delta_by_matrix(double m[5][3], const float *k, const float *v, double fade,
+                            double beta)
+{
+    double next[5][3];
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < 3; j++) {
+            next[i][j] = beta * k[i] * v[j];
+            for (int l = 0; l < 5; l++)
+                next[i][j] += ((i == l) - beta * k[i] * k[l]) * fade * m[l][j];
+        }
+    memcpy(m, next, sizeof next);
+}
+
 static void test_delta_by_matrices(void **state)
 {
     (void)state;
@@ -153,24 +166,24 @@ static void test_delta_by_matrices(void **state)
     for (int h = 0; h < 4; h++) {
         double m[5][3] = { { 0 } };
         for (int t = 0; t < N_ROWS; t++) {
-            const float *q = &s.in[0][t * 10 + h / 2 * 5], *key = &s.in[1][t * 10 + h / 2 * 5];
-            const float *v = &s.in[2][t * 12 + h * 3];
-            double fade = exp(s.in[3][t * 4 + h]), beta = s.in[4][t * 4 + h], next[5][3], y[3];
+            const float *q = &s.in[0][t * 10 + h / 2 * 5];
+            double y[3] = { 0 };
+            delta_by_matrix(m, &s.in[1][t * 10 + h / 2 * 5], &s.in[2][t * 12 + h * 3],
+                            exp(s.in[3][t * 4 + h]), s.in[4][t * 4 + h]);
             for (int i = 0; i < 5; i++)
-                for (int j = 0; j < 3; j++) {
-                    next[i][j] = beta * key[i] * v[j];
-                    for (int l = 0; l < 5; l++)
-                        next[i][j] += ((i == l) - beta * key[i] * key[l]) * fade * m[l][j];
-                }
-            memcpy(m, next, sizeof m);
-            for (int j = 0; j < 3; j++) {
-                y[j] = 0;
-                for (int i = 0; i < 5; i++)
+                for (int j = 0; j < 3; j++)
                     y[j] += m[i][j] * q[i];
-            }
             assert_near(&s.out[t * 12 + h * 3], y, 3, 2e-5);
         }
     }
+}
+
+static double dot5(const float *a, const float *b)
+{
+    double sum = 0;
+    for (int i = 0; i < 5; i++)
+        sum += (double)a[i] * b[i];
+    return sum;
 }
 
 /* The scan as a sum over all rows so far: y_t = sum_u exp(a sum_{u < w <= t} dt_w) dt_u x_u (b_u . c_t) + d x_t. */
@@ -186,9 +199,8 @@ static void test_scan_as_sum(void **state)
             double want[3] = { 0 }, since = 0;
             const float *c = &s.in[4][t * 10 + h / 2 * 5];
             for (int u = t; u >= 0; u--) {
-                double dt = fmin(fmax(s.in[1][u * 4 + h], 0.01f), 0.7f), dot = 0;
-                for (int n = 0; n < 5; n++)
-                    dot += (double)s.in[3][u * 10 + h / 2 * 5 + n] * c[n];
+                double dt = fmin(fmax(s.in[1][u * 4 + h], 0.01f), 0.7f);
+                double dot = dot5(&s.in[3][u * 10 + h / 2 * 5], c);
                 for (int p = 0; p < 3; p++)
                     want[p] += exp(s.number[2][h] * since) * dt * s.in[0][u * 12 + h * 3 + p] * dot;
                 since += dt;
