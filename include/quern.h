@@ -156,6 +156,52 @@ QN_API const char *qn_tokenizer_piece(const qn_tokenizer *t, int32_t id, size_t 
 /* Whether the reference for this kind of file reads control tokens in plain text as such. */
 QN_API bool qn_tokenizer_parses(const qn_tokenizer *t);
 
+/* ---- embeddings: a text becomes a vector, as the checkpoint's own files say ---- */
+
+typedef struct qn_embedder qn_embedder;
+
+/* The model stays the caller's and must outlive the embedder. One thread at a time, and not while an engine or
+ * another job runs on the same model. QN_ERR_UNSUPPORTED for a pooling or module that is not known. */
+QN_API int qn_embedder_open(qn_embedder **out, qn_model *m, qn_error *err);
+QN_API void qn_embedder_close(qn_embedder *e); /* NULL is fine */
+
+QN_API int
+qn_embedder_width(const qn_embedder *e); /* numbers of a vector, unless options say less */
+/* The prompts the checkpoint names for kinds of texts, as a JSON object of name and text. */
+QN_API char *qn_embedder_prompts_dup(const qn_embedder *e);
+
+typedef struct qn_embed_options {
+    const char
+        *prompt; /* name of the prompt put before every text; NULL = the checkpoint's default */
+    int dims; /* the vector is cut to this and scaled to unit length; 0 = as the checkpoint says */
+} qn_embed_options; /* {0} is the default */
+
+/* One vector for each of text[0..n) into out [n][dims or width]. Texts that are too long are cut at their end. What
+ * a text gets does not depend on the others. opt may be NULL. QN_ERR_NOT_FOUND for an unknown prompt. */
+QN_API int qn_embed_texts(qn_embedder *e, const char *const *text, size_t n,
+                          const qn_embed_options *opt, float *out, qn_error *err);
+
+/* ---- reranking: how well documents answer a query ---- */
+
+typedef struct qn_reranker qn_reranker;
+
+/* For cross-encoders (a classifier of pairs with one output) and chat models that were taught to judge with "yes"
+ * or "no". Ownership and threads as for an embedder. */
+QN_API int qn_reranker_open(qn_reranker **out, qn_model *m, qn_error *err);
+QN_API void qn_reranker_close(qn_reranker *r); /* NULL is fine */
+
+/* A query and the documents to score by it. */
+typedef struct qn_rerank_query {
+    const char *query;
+    const char *const *doc; /* [n_docs] */
+    size_t n_docs;
+    const char *task; /* tells a judge what counts as an answer; NULL = the usual web search */
+} qn_rerank_query;
+
+/* score[i] for doc[i], larger is better: a probability, unless the config says that the model's bare output is the
+ * score. */
+QN_API int qn_rerank(qn_reranker *r, const qn_rerank_query *q, float *score, qn_error *err);
+
 /* ---- engines: one thread that runs any number of requests on one model ---- */
 
 typedef struct qn_engine qn_engine;

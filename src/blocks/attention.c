@@ -106,6 +106,29 @@ static qn_val sinks_of(qn_build *b, const char *name, const qn_attn *a)
     return w && qn_part_fits_vector(b, w, a->n_heads) ? qn_graph_weight(b->g, w) : (qn_val){ 0 };
 }
 
+/* Rows that see later ones cannot be cached piece by piece: such sequences come whole. A config that makes a
+ * decoder of an encoder asks for another model. */
+static void cache_of(qn_build *b, const qn_attn *a, qn_attr_attention *attr)
+{
+    if (a->both_ways) {
+        attr->kv_group = QN_NO_CACHE;
+        if (qn_config_bool(b->c, "is_decoder", false) ||
+            qn_config_bool(b->c, "add_cross_attention", false))
+            qn_graph_fail(b->g, QN_ERR_UNSUPPORTED,
+                          "config: is_decoder and add_cross_attention are not supported for %s",
+                          b->c->model_type);
+        return;
+    }
+    /* What lies before a row's chunk lies before a window of that length too: pages come free by it. */
+    int window = a->chunk > 0 && (a->window == 0 || a->chunk < a->window) ? a->chunk : a->window;
+    int kv = qn_graph_kv(b->g, (qn_kv_need){ .n_kv_heads = a->n_kv_heads,
+                                             .k_dim = a->head_dim,
+                                             .v_dim = v_dim_of(a),
+                                             .window = window });
+    attr->kv_group = b->g->kv[kv].group;
+    attr->kv_slot = b->g->kv[kv].slot;
+}
+
 qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a)
 {
     qn_val qkv[3] = { 0 };
@@ -123,12 +146,6 @@ qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a)
     if (a->window > 0 && a->window == b->c->window)
         qn_config_used(b->c, "sliding_window");
 
-    /* What lies before a row's chunk lies before a window of that length too: pages come free by it. */
-    int window = a->chunk > 0 && (a->window == 0 || a->chunk < a->window) ? a->chunk : a->window;
-    int kv = qn_graph_kv(b->g, (qn_kv_need){ .n_kv_heads = a->n_kv_heads,
-                                             .k_dim = a->head_dim,
-                                             .v_dim = v_dim_of(a),
-                                             .window = window });
     qn_attr_attention attr = { .n_heads = a->n_heads,
                                .n_kv_heads = a->n_kv_heads,
                                .k_dim = a->head_dim,
@@ -137,8 +154,8 @@ qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a)
                                .softcap = a->softcap,
                                .window = a->window,
                                .chunk = a->chunk,
-                               .kv_group = b->g->kv[kv].group,
-                               .kv_slot = b->g->kv[kv].slot };
+                               .both_ways = a->both_ways };
+    cache_of(b, a, &attr);
     qn_part_enter(b, name, "");
     qn_val y = QN_ADD(b->g, &qn_op_attention, &attr, q, k, qkv[2], sinks);
     y = fade(b, name, x, y, a);
@@ -195,4 +212,9 @@ int qn_layer_window(qn_build *b, int layer, int pattern)
     if (qn_config_has(c, "use_sliding_window") && layer < first)
         return 0;
     return c->window;
+}
+
+int qn_window_each_way(int64_t total)
+{
+    return total >= 0 && total < INT32_MAX ? (int)(total / 2) + 1 : 0;
 }

@@ -42,7 +42,7 @@ qn_val qn_mul(qn_build *b, qn_val x, qn_val y)
 
 qn_val qn_scale(qn_build *b, qn_val x, float factor)
 {
-    if (factor == 1)
+    if (factor == 1 || !x.id)
         return x;
     back_to_scope(b);
     return QN_ADD(b->g, &qn_op_scale, &(qn_attr_scale){ factor }, x);
@@ -51,6 +51,8 @@ qn_val qn_scale(qn_build *b, qn_val x, float factor)
 qn_val qn_activate(qn_build *b, qn_val x, qn_act act)
 {
     qn_part_use_act(b, act);
+    if (!x.id)
+        return x;
     back_to_scope(b);
     return QN_ADD(b->g, &qn_op_act, &(qn_attr_act){ (int32_t)act }, x);
 }
@@ -106,10 +108,11 @@ qn_val qn_head(qn_build *b, const char *name, qn_val x, const qn_config *c)
 {
     if (qn_failed(b))
         return (qn_val){ 0 };
+    qn_hidden(b, x);
     qn_shape wanted = { .dim = { -QN_SYM_OUT }, .n_dims = 1, .dtype = QN_I32 };
     qn_val row = qn_graph_input(b->g, "out_row", wanted);
     back_to_scope(b);
-    x = QN_ADD(b->g, &qn_op_rows, NULL, x, row);
+    qn_val picked = QN_ADD(b->g, &qn_op_rows, NULL, x, row);
 
     /* The head's name is whole: it stands beside the model, not within its scope. */
     const char *tensor = qn_arena_printf(&b->g->arena, "%s.weight", name);
@@ -117,6 +120,8 @@ qn_val qn_head(qn_build *b, const char *name, qn_val x, const qn_config *c)
     bool silent = !qn_config_has(c, "tie_word_embeddings");
     bool has_head = !c->tied && qn_checkpoint_weight(b->ck, tensor);
     bool tied = c->tied || (silent && !has_head);
+    if (!tied && !has_head && qn_checkpoint_is_bare(b->ck))
+        return (qn_val){ 0 };
     char scope[sizeof b->scope];
     memcpy(scope, b->scope, sizeof scope);
     qn_scope(b, -1, "%s", "");
@@ -124,9 +129,9 @@ qn_val qn_head(qn_build *b, const char *name, qn_val x, const qn_config *c)
     if (tied && b->embedding) {
         qn_checkpoint_ignore(b->ck, tensor);
         qn_part_enter(b, name, "");
-        y = QN_ADD(b->g, &qn_op_linear, NULL, x, qn_graph_weight(b->g, b->embedding));
+        y = QN_ADD(b->g, &qn_op_linear, NULL, picked, qn_graph_weight(b->g, b->embedding));
     } else {
-        y = qn_part_linear(b, name, "", x, c->n_vocab, NULL);
+        y = qn_part_linear(b, name, "", picked, c->n_vocab, NULL);
     }
     qn_scope(b, -1, "%s", scope);
     return y;
@@ -134,7 +139,8 @@ qn_val qn_head(qn_build *b, const char *name, qn_val x, const qn_config *c)
 
 void qn_mark_output(qn_build *b, const char *name, qn_val v)
 {
-    qn_graph_output(b->g, name, v);
+    if (v.id)
+        qn_graph_output(b->g, name, v);
 }
 
 void qn_logits(qn_build *b, const char *name, qn_val x, const qn_config *c)

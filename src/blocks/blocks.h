@@ -76,9 +76,10 @@ typedef enum qn_qk_norm {
 
 typedef struct qn_attn {
     int n_heads, n_kv_heads, head_dim;
-    int v_dim;            /* of a head's values; 0 = head_dim */
-    int window;           /* a row sees the last `window` positions, its own included; 0 = all */
-    int chunk;            /* and only positions of its own run of `chunk`; 0 = all */
+    int v_dim;      /* of a head's values; 0 = head_dim */
+    int window;     /* a row sees the last `window` positions, its own included; 0 = all */
+    int chunk;      /* and only positions of its own run of `chunk`; 0 = all */
+    bool both_ways; /* an encoder's: and as many that follow; the sequence comes whole, uncached */
     float scale, softcap; /* scale 0 = 1 / sqrt(head_dim) */
     qn_rope rope;         /* n_rot 0 = no positions */
     qn_qk_norm qk_norm;   /* before rope, unless: */
@@ -126,6 +127,9 @@ int qn_layer_window(qn_build *b, int layer, int pattern);
 /* Is layer `layer` of this kind by layer_types, which has no third kind beside it and `other`? `silent` where the
  * config has no such list. */
 bool qn_layer_is_kind(qn_build *b, int layer, const char *kind, const char *other, bool silent);
+
+/* The window of a layer that sees the rows at most total / 2 away, to either side. */
+int qn_window_each_way(int64_t total);
 
 /* ---- recurrences: layers whose memory of a sequence is a state of fixed size ---- */
 
@@ -222,15 +226,38 @@ bool qn_layer_is_sparse(qn_build *b, int layer, int first);
 /* Every row goes through its top_k experts; their outputs are added by weight. */
 qn_val qn_moe_mlp(qn_build *b, const char *name, qn_val x, const qn_moe *m);
 
+/* ---- encoders (encoder.c) ---- */
+
+/* "<prefix>." when the checkpoint holds "<prefix>.<tensor>", else "": the body of a model is saved by itself, or
+ * within one that has a head. */
+const char *qn_root(qn_build *b, const char *prefix, const char *tensor);
+
+/* Rows of a learned table "<name>.weight" [n, d_model] by a number that each row of the step carries: "pos" its
+ * place in the text, "segment" which text of a pair it is of. The first `skip` rows of the table are never used. */
+qn_val qn_table(qn_build *b, const char *name, const char *input, int64_t n, int64_t skip);
+
+/* Fails when the config's flag `key` and the presence of "<name>.bias" in the scope contradict each other. */
+void qn_expect_bias(qn_build *b, const char *key, const char *name);
+
+/* x is what the body computes for every row, as output "hidden": what embeddings are made of. */
+void qn_hidden(qn_build *b, qn_val x);
+
+/* The row of each sequence that a classifier reads (its first), or the mean of all its rows: [n_seq, width]. */
+qn_val qn_first_rows(qn_build *b, qn_val x);
+qn_val qn_mean_rows(qn_build *b, qn_val x);
+/* A linear layer with an output for each label of the config, as output "score". */
+void qn_labels(qn_build *b, const char *name, qn_val x);
+
 /* ---- the end ---- */
 
-/* Picks the wanted rows of x and multiplies with the head "<name>.weight" [n_vocab, d_model]: [n_out, n_vocab].
+/* Marks x as output "hidden", picks its wanted rows, and multiplies with the head "<name>.weight" [n_vocab, d_model]: [n_out, n_vocab].
  *
  * Which matrix that is: the embedding when the config ties it (a head in the file is then ignored, as the
  * reference does), the head when it does not. Where the config is silent the family's habit decides, and a
- * file without a head has a tied one. Embedding and head may be quantised either way. */
+ * file without a head has a tied one. Embedding and head may be quantised either way. A checkpoint of a body
+ * saved by itself, with no head and none tied, gives {0}: its rows are wanted, not logits. */
 qn_val qn_head(qn_build *b, const char *name, qn_val x, const qn_config *c);
-void qn_mark_output(qn_build *b, const char *name, qn_val v);
+void qn_mark_output(qn_build *b, const char *name, qn_val v); /* nothing for {0} */
 /* The head's result as output "logits". */
 void qn_logits(qn_build *b, const char *name, qn_val x, const qn_config *c);
 

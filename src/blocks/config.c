@@ -154,6 +154,8 @@ qn_act qn_act_find(const char *name)
         { "gelu_pytorch_tanh", QN_ACT_GELU_TANH },
         { "gelu_accurate", QN_ACT_GELU_TANH },
         { "quick_gelu", QN_ACT_GELU_QUICK },
+        { "swiglu", QN_ACT_SILU }, /* of a gate, named with it */
+        { "geglu", QN_ACT_GELU },
         { "relu", QN_ACT_RELU },
         { "relu2", QN_ACT_RELU2 },
         { "relu_squared", QN_ACT_RELU2 },

@@ -57,6 +57,9 @@ static const struct {
     { "no_bias", ON },
     { "is_causal", ON },
     { "use_rmsnorm", ON },
+    { "use_rms_norm", OFF },
+    { "prenorm", OFF },
+    { "causal", OFF },
     { "scale_attn_weights", ON },
     { "do_layer_norm_before", ON },
     { "scale_attn_by_inverse_layer_idx", OFF },
@@ -98,6 +101,8 @@ static const struct {
 
     { "*partial_rotary*", ONE },
     { "rotary_pct", ONE },
+    { "rotary_emb_fraction", ONE },
+    { "rotary_emb_interleaved", OFF },
     { "rotary_dim", HEAD_DIM },
     { "*no_rope*", OFF },
     { "*nope*", OFF },

@@ -8,10 +8,11 @@
 /* The config's rotary keys are honoured where positions are used as it describes them. */
 static void use_rope_keys(qn_build *b)
 {
-    static const char *const keys[] = { "rope_scaling",    "rope_parameters",
-                                        "rope_theta",      "rope_interleaved",
-                                        "rotary_pct",      "partial_rotary_factor",
-                                        "rotary_emb_base", "original_max_position_embeddings" };
+    static const char *const keys[] = { "rope_scaling",        "rope_parameters",
+                                        "rope_theta",          "rope_interleaved",
+                                        "rotary_pct",          "partial_rotary_factor",
+                                        "rotary_emb_fraction", "rotary_emb_interleaved",
+                                        "rotary_emb_base",     "original_max_position_embeddings" };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         qn_config_used(b->c, keys[i]);
 }

@@ -87,14 +87,16 @@ qn_rope qn_rope_of(const qn_config *c, const char *layer_type)
 {
     const qn_json *s = find_scaling(c, layer_type);
     double theta = number(c->json, "rope_theta", number(c->json, "rotary_emb_base", 10000));
-    double part = number(c->json, "partial_rotary_factor", number(c->json, "rotary_pct", 1));
+    double part = number(c->json, "rotary_pct", number(c->json, "rotary_emb_fraction", 1));
+    part = number(c->json, "partial_rotary_factor", part);
     part = number(s, "partial_rotary_factor", part);
     double original = number(c->json, "original_max_position_embeddings",
                              number(s, "original_max_position_embeddings", c->max_pos));
+    bool interleaved = qn_json_bool(qn_json_get(c->json, "rotary_emb_interleaved"), false);
     qn_rope r = {
         .theta = number(s, "rope_theta", theta),
         .scaling = s,
-        .interleaved = qn_json_bool(qn_json_get(c->json, "rope_interleaved"), false),
+        .interleaved = qn_json_bool(qn_json_get(c->json, "rope_interleaved"), interleaved),
         .max_pos = c->max_pos,
         .original_max = original >= 1 && original < 1e9 ? (int)original : 0,
         .query_beta = (float)number(s, "llama_4_scaling_beta", 0),

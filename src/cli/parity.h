@@ -22,6 +22,9 @@ typedef struct qn_parity_case {
     double logits_spread; /* of a GGUF case: largest minus smallest */
     double bf16_over_std; /* 0 = not said */
     bool is_gguf, has_router;
+    bool whole;                  /* texts come whole: an embedder's or a reranker's case */
+    const char *inputs;          /* of such a case, the file of its texts */
+    int32_t token_no, token_yes; /* a judge's two words; -1 = not said */
     qn_st *expected;
 } qn_parity_case;
 
@@ -37,6 +40,7 @@ typedef struct qn_parity_result {
     bool compared;  /* the numbers below were computed */
     double max_err; /* largest logit error over the logits' standard deviation */
     int n_greedy, n_total;
+    double cosine; /* of an embedder's case, the smallest; 0 elsewhere */
     char why[400];
 } qn_parity_result;
 
@@ -59,6 +63,11 @@ void qn_parity_ways(qn_runner *run, const qn_parity_case *c, const float *whole,
 /* Follows the reference's greedy tokens from the cache: [greedy.n + 1][n_vocab], row 0 after the prompt; the
  * rows must equal those of one long prompt. */
 float *qn_parity_decode(qn_runner *run, const qn_parity_case *c, qn_parity_result *r);
+
+/* ---- parity_whole.c ---- */
+
+/* Runs and judges a case of whole texts. */
+void qn_parity_whole(const qn_parity_case *c, qn_model *m, bool exact, qn_parity_result *r);
 
 /* ---- parity_compare.c ---- */
 

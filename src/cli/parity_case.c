@@ -51,13 +51,16 @@ static qn_ints ints_of(qn_arena *a, const qn_json *list)
     return out;
 }
 
+/* What make_checkpoint made: files, and one level of folders (modules). */
 static void remove_folder(const char *dir)
 {
     DIR *d = opendir(dir);
     qn_arena a = { 0 };
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (e->d_name[0] != '.')
-            unlink(qn_path_join(&a, dir, e->d_name));
+    for (struct dirent *e; d && (e = readdir(d));) {
+        const char *path = qn_path_join(&a, dir, e->d_name);
+        if (e->d_name[0] != '.' && unlink(path) != 0 && qn_is_dir(path))
+            remove_folder(path);
+    }
     if (d)
         closedir(d);
     rmdir(dir);
@@ -133,6 +136,23 @@ static bool is_known(qn_parity_case *c, const char *path, qn_parity_result *r)
     return true;
 }
 
+/* Whether vectors or scores of whole texts are what the reference computed; opens them then. */
+static bool is_whole(qn_parity_case *c, const char *path)
+{
+    const char *file = qn_path_join(&c->arena, path, "expected.safetensors");
+    qn_st *st = NULL;
+    if (!qn_is_file(file) || qn_st_open(&st, file, NULL) != QN_OK)
+        return false;
+    c->whole = qn_st_find(st, "embedding_0") || qn_st_find(st, "score_0");
+    if (!c->whole) {
+        qn_st_close(st);
+        return false;
+    }
+    c->expected = st;
+    c->inputs = qn_path_join(&c->arena, path, "inputs.safetensors");
+    return true;
+}
+
 static bool open_folder(qn_parity_case *c, const char *path, qn_parity_result *r)
 {
     qn_error err = { 0 };
@@ -146,9 +166,13 @@ static bool open_folder(qn_parity_case *c, const char *path, qn_parity_result *r
     c->greedy = ints_of(&c->arena, qn_json_get(j, "greedy"));
     c->margins = qn_json_get(j, "margins");
     c->logits_std = qn_json_num(qn_json_get(j, "logits_std"), 0);
+    c->token_no = (int32_t)qn_json_int(qn_json_get(j, "token_no"), -1);
+    c->token_yes = (int32_t)qn_json_int(qn_json_get(j, "token_yes"), -1);
     c->bf16_over_std = qn_json_num(qn_json_get(j, "bf16_over_std"), 0);
     if (!is_known(c, path, r))
         return false;
+    if (is_whole(c, path))
+        return make_checkpoint(c, path, r);
     if (c->prompt.n == 0 || !only_ids(path, c)) {
         qn_parity_say(r, QN_PARITY_SKIP, "not a case of text alone");
         return false;

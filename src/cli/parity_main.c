@@ -80,7 +80,10 @@ static qn_parity_result run_case(const char *path, const qn_parity_options *opt,
     qn_runner *run = NULL;
     if (m) {
         c->has_router = m->config.n_experts > 0;
-        run = open_runner(c, m, &r);
+        if (c->whole)
+            qn_parity_whole(c, m, opt->exact, &r);
+        else
+            run = open_runner(c, m, &r);
     }
     if (run)
         run_model(c, run, opt, &r);
@@ -94,7 +97,11 @@ static void print_result(const qn_parity_case *c, const qn_parity_result *r)
     static const char *const words[] = { "PASS", "FAIL", "SKIP" };
     printf("%s %s", words[r->verdict], c->name);
     if (r->compared)
-        printf(" max_err=%.3g greedy=%d/%d", r->max_err, r->n_greedy, r->n_total);
+        printf(" max_err=%.3g", r->max_err);
+    if (r->compared && r->cosine > 0)
+        printf(" cosine=%.7f", r->cosine);
+    else if (r->compared && !c->whole)
+        printf(" greedy=%d/%d", r->n_greedy, r->n_total);
     printf("%s%s\n", r->why[0] ? " " : "", r->why);
     fflush(stdout);
 }

@@ -34,11 +34,21 @@ static int32_t *sized(array *a, size_t n)
     return a->v;
 }
 
+/* Rows that see later ones cannot come one after the other. */
+static bool looks_ahead(const qn_graph *g)
+{
+    for (int32_t i = 1; i < g->n_nodes; i++)
+        if (g->node[i].op == &qn_op_attention &&
+            ((const qn_attr_attention *)g->node[i].attr)->both_ways)
+            return true;
+    return false;
+}
+
 int qn_runner_open(qn_runner **out, qn_model *m, const qn_kv_options *opt, qn_error *err)
 {
     *out = NULL;
     qn_val logits = qn_graph_find_output(&m->graph, "logits");
-    if (!logits.id)
+    if (!logits.id || looks_ahead(&m->graph))
         return qn_fail(err, QN_ERR_UNSUPPORTED, "%s: not a model that predicts text", m->path);
     qn_runner *r = qn_alloc(sizeof *r);
     qn_shape shape = qn_shape_of(&m->graph, logits);

@@ -7,9 +7,10 @@
 typedef struct qn_family {
     const char *name;
     const char *const
-        *model_types;  /* of config.json, NULL-ended; GGUF's names are mapped to these */
-    const char *about; /* what is special, for docs/families.md */
-    bool tied;         /* the head is the embedding where the config does not say */
+        *model_types;     /* of config.json, NULL-ended; GGUF's names are mapped to these */
+    const char *about;    /* what is special, for docs/families.md */
+    bool norm_before_cut; /* an embedding is normed before it is cut to fewer dimensions */
+    bool tied;            /* the head is the embedding where the config does not say */
     void (*build)(qn_build *b, const qn_config *c);
 } qn_family;
 

@@ -1,6 +1,7 @@
 /* gemma.c - Gemma 1, 2 and 3 (text). Norm weights are stored less one, the embedding is scaled by sqrt(width), the
  * gate is tanh-GELU. Gemma 2 norms each half before and after, alternates windows and caps scores and logits;
- * Gemma 3 norms q and k instead of capping and gives windowed layers rotary positions of their own. VaultGemma is a
+ * Gemma 3 norms q and k instead of capping and gives windowed layers rotary positions of their own; as an encoder
+ * (EmbeddingGemma) its rows see both ways. VaultGemma is a
  * Gemma 2 without the norms after. */
 
 #include <math.h>
@@ -37,8 +38,10 @@ static void build(qn_build *b, const qn_config *c)
 {
     bool is_gemma1 = strcmp(c->model_type, "gemma") == 0;
     bool is_gemma3 = strcmp(c->model_type, "gemma3_text") == 0;
+    bool both_ways = is_gemma3 && qn_config_bool(c, "use_bidirectional_attention", false);
     bool norms_after = !is_gemma1 && strcmp(c->model_type, "vaultgemma") != 0;
     qn_attn attn = attention(c, is_gemma3);
+    attn.both_ways = both_ways;
     const qn_rope global = qn_rope_of(c, "full_attention");
     const qn_rope local = is_gemma3 ? local_rope(c) : global;
     /* hidden_act of the first files says "gelu" and is not what they were trained with. */
@@ -52,6 +55,8 @@ static void build(qn_build *b, const qn_config *c)
         qn_scope(b, i, "model.layers.%d", i);
         attn.window = is_gemma1 ? 0 : qn_layer_window(b, i, is_gemma3 ? 6 : 2);
         attn.rope = attn.window > 0 ? local : global;
+        if (both_ways && attn.window > 0)
+            attn.window = qn_window_each_way(attn.window);
         qn_val h = qn_rms_norm1(b, "input_layernorm", x, c->norm_eps);
         h = qn_attention(b, "self_attn", h, &attn);
         if (norms_after)

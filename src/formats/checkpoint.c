@@ -108,6 +108,11 @@ const char *qn_checkpoint_path(const qn_checkpoint *c)
     return c->path;
 }
 
+bool qn_checkpoint_is_bare(const qn_checkpoint *c)
+{
+    return c->bare;
+}
+
 const char *qn_checkpoint_format(const qn_checkpoint *c)
 {
     return c->format;

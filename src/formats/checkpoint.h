@@ -23,6 +23,8 @@ const qn_json *
 qn_checkpoint_generation(const qn_checkpoint *c); /* generation_config.json or NULL */
 const struct qn_gguf *qn_checkpoint_gguf(const qn_checkpoint *c); /* NULL for a folder */
 const char *qn_checkpoint_path(const qn_checkpoint *c);
+/* A decoder saved without what surrounds it: its tensors lack the prefix that they are given here. */
+bool qn_checkpoint_is_bare(const qn_checkpoint *c);
 const char *qn_checkpoint_format(const qn_checkpoint *c); /* "safetensors", "mlx", "gguf" */
 
 /* The weight called `name` ("model.norm.weight"), or NULL. Packed modules come as one weight with scales and

@@ -22,13 +22,33 @@ static const struct {
     { "model.audio_tower.", "audio_tower." },
 };
 
-/* A name in the common name space; the name itself where it is in it already. */
-static const char *common_name(qn_arena *a, const char *name)
+/* A decoder's body saved by itself has these at the top. */
+static bool is_bare_part(const char *name)
 {
+    return qn_starts_with(name, "embed_tokens.") || qn_starts_with(name, "layers.") ||
+           qn_starts_with(name, "norm.");
+}
+
+/* Norms of the first encoders kept their TensorFlow names, which the reference renames too. */
+static const char *norm_name(qn_arena *a, const char *name)
+{
+    static const char gamma[] = ".LayerNorm.gamma", beta[] = ".LayerNorm.beta";
+    if (qn_ends_with(name, gamma))
+        return qn_arena_printf(a, "%.*sweight", (int)(strlen(name) - strlen("gamma")), name);
+    if (qn_ends_with(name, beta))
+        return qn_arena_printf(a, "%.*sbias", (int)(strlen(name) - strlen("beta")), name);
+    return name;
+}
+
+/* A name in the common name space; the name itself where it is in it already. */
+static const char *common_name(const qn_checkpoint *c, qn_arena *a, const char *name)
+{
+    if (c->bare && is_bare_part(name))
+        return qn_arena_printf(a, "model.%s", name);
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (qn_starts_with(name, prefixes[i].from))
             return qn_arena_printf(a, "%s%s", prefixes[i].to, name + strlen(prefixes[i].from));
-    return name;
+    return norm_name(a, name);
 }
 
 /* A tensor that is its own weight. */
@@ -57,6 +77,7 @@ static int plain_weight(qn_checkpoint *c, const qn_st_tensor *t, qn_weight *w, q
 int qn_checkpoint_add_tensors(qn_checkpoint *c, qn_error *err)
 {
     qn_packing *p;
+    c->bare = qn_st_find(c->st, "embed_tokens.weight") != NULL;
     int rc = qn_packing_open(&p, c, err);
     for (size_t i = 0; i < qn_st_count(c->st) && rc == QN_OK; i++) {
         const qn_st_tensor *t = qn_st_at(c->st, i);
@@ -74,7 +95,7 @@ int qn_checkpoint_add_tensors(qn_checkpoint *c, qn_error *err)
             rc = plain_weight(c, t, &w, err);
         }
         if (rc == QN_OK) {
-            w.name = common_name(&c->arena, w.name);
+            w.name = common_name(c, &c->arena, w.name);
             qn_checkpoint_add(c, &w);
         }
     }

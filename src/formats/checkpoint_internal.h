@@ -19,6 +19,7 @@ struct qn_checkpoint {
     qn_weight *weight; /* fixed once opened: pointers into it are handed out */
     bool *used;
     size_t n_weights, cap_weights;
+    bool bare; /* see qn_checkpoint_is_bare */
     qn_name_index names;
     struct stack *stacks; /* made by qn_checkpoint_stack and _transposed, newest first */
     void **copy;          /* memory of misaligned tensors and of gathered stacks */

@@ -26,7 +26,9 @@ typedef struct qn_batch {
     const int32_t
         *state_slot; /* [n_seq] recurrent and convolution state; NULL when the model has none */
     const int32_t *out_row; /* [n_out] rows whose logits are wanted, ascending */
-    const int32_t *label;   /* [n_tok] training: the token to predict, -100 = none; else NULL */
+    const int32_t
+        *segment; /* [n_tok] which text of a pair a row is of (token types); NULL = none say */
+    const int32_t *label; /* [n_tok] training: the token to predict, -100 = none; else NULL */
 } qn_batch;
 
 /* Where one attention layer keeps its keys and values inside a page of its group:

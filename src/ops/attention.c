@@ -5,12 +5,14 @@
  *   y   = sum_j p_j v_j                                  j ascending
  * Query head h reads key head h / (n_heads / n_kv_heads). Row r has the index kv_len + (r - q_start) in its
  * sequence and sees the indices j <= see[r], and j > index - window when there is a window, and j / chunk =
- * index / chunk (rounded down) when there are chunks. see[r] may lie
- * past the row's own index: spans that see themselves in both directions.
+ * index / chunk (rounded down) when there are chunks. see[r] may lie past the row's own index: spans that see
+ * themselves in both directions. With `both_ways` all of the sequence is such a span, whatever see[r] says, and a
+ * window reaches as far ahead as it reaches back: j < index + window.
  *
  * With a state, the step's k and v are first stored into their pages, all rows of them, and every key is then
  * read as the cache holds it, the step's own too: so results do not depend on how a prompt was cut. Without a
- * state the rows of the step are all there is, in f32: this is the form that has a gradient. */
+ * state, or for a layer with QN_NO_CACHE, the rows of the step are all there is, in f32: this is the form that
+ * has a gradient, and the one of encoders, whose sequences come whole. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -32,7 +34,8 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
         return qn_refuse(why, "widths are not heads times head sizes");
     if (n->n_in > 3 && !qn_is_opt_vec(&in[3], a->n_heads))
         return qn_refuse(why, "there is one sink a head");
-    if (a->window < 0 || a->chunk < 0 || a->kv_group < 0 || a->kv_group >= QN_MAX_KV_GROUPS)
+    if (a->window < 0 || a->chunk < 0 || a->kv_group < QN_NO_CACHE ||
+        a->kv_group >= QN_MAX_KV_GROUPS || (a->both_ways && a->chunk))
         return qn_refuse(why, "window or cache group out of range");
     out[0] = qn_shape2(in[0].dim[0], (int64_t)a->n_heads * a->v_dim, QN_F32);
     return true;
@@ -47,7 +50,18 @@ qn_attn_span qn_attn_row_span(const qn_call *c, int64_t r)
     int32_t first = a->window && index >= a->window ? index - a->window + 1 : 0;
     if (a->chunk && first < index - index % a->chunk)
         first = index - index % a->chunk;
-    return (qn_attn_span){ s, first, b->see[r] };
+    int32_t last = b->see[r];
+    if (a->both_ways) {
+        last = b->kv_len[s] + b->q_start[s + 1] - b->q_start[s] - 1;
+        if (a->window && last - index >= a->window)
+            last = index + a->window - 1;
+    }
+    return (qn_attn_span){ s, first, last };
+}
+
+bool qn_attn_is_cached(const qn_call *c)
+{
+    return c->state && ((const qn_attr_attention *)c->attr)->kv_group != QN_NO_CACHE;
 }
 
 int64_t qn_attn_max_span(const qn_call *c, int64_t rows)
@@ -148,7 +162,7 @@ static void store_rows(const qn_call *c, const qn_tensor *x, bool values)
 static const float *entry(const qn_call *c, const store *st, int s, int32_t index, int32_t h,
                           float *buf)
 {
-    if (c->state)
+    if (st->group)
         return get_entry(st->layout, entry_at(st, s, index, h), buf, st->dim);
     const qn_tensor *x = &c->in[st->offset];
     int64_t row = c->batch->q_start[s] + index;
@@ -191,7 +205,7 @@ static void ref(const qn_call *c)
     const qn_attr_attention *a = c->attr;
     int64_t rows = c->out[0].rows;
     work w = { 0 };
-    if (c->state) {
+    if (qn_attn_is_cached(c)) {
         w.k = store_of(c, false);
         w.v = store_of(c, true);
         store_rows(c, &c->in[1], false);

@@ -12,6 +12,8 @@ extern const qn_op qn_op_linear; /* x [R, K], w [N, K], bias [N]? -> [R, N] = x 
 extern const qn_op qn_op_mul;    /* a [R, W], b [R, W], [W] (a weight) or [R, G] -> a * b */
 extern const qn_op qn_op_rows;   /* x [R, W], row I32 [M] -> [M, W]: x[row] */
 
+extern const qn_op qn_op_seq_mean; /* x [n_tok, W] -> [n_seq, W]: the mean row of each sequence */
+
 extern const qn_op qn_op_scale; /* x -> x * factor */
 typedef struct qn_attr_scale {
     float factor;
@@ -97,6 +99,8 @@ typedef struct qn_attr_position_scale {
 } qn_attr_position_scale;
 
 /* Grouped-query attention over the cache. Stores k and v of the step, then reads them as stored. */
+#define QN_NO_CACHE                                                                                \
+    (-1) /* kv_group: the rows of the step are all there is, and nothing is stored */
 extern const qn_op
     qn_op_attention; /* q [R, H*dk], k [R, Hkv*dk], v [R, Hkv*dv], sinks [H]? -> [R, H*dv] */
 typedef struct qn_attr_attention {
@@ -106,6 +110,8 @@ typedef struct qn_attr_attention {
     int32_t
         chunk; /* and no index before the multiple of chunk that its own follows; 0 = everything */
     int32_t kv_group, kv_slot;
+    bool
+        both_ways; /* a row sees its whole sequence, or index < its own + window too; not by `see` */
 } qn_attr_attention; /* with c->state NULL: k and v of this step only, in f32 (training) */
 
 /* ---- recurrences ----

@@ -102,6 +102,7 @@ typedef struct qn_attn_span {
 } qn_attn_span;
 
 qn_attn_span qn_attn_row_span(const qn_call *c, int64_t r);
+bool qn_attn_is_cached(const qn_call *c); /* keys go through pages; else they are the step's rows */
 int64_t qn_attn_max_span(const qn_call *c, int64_t rows); /* the longest of all rows */
 
 /* Softmax over n scores, in place, with an optional sink (NULL = none) that takes its share and gives nothing.

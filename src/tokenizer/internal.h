@@ -177,6 +177,9 @@ struct qn_tokenizer {
     qn_matcher raw, normed;
     int32_t *post; /* QN_POST_TEXT stands for the text's ids */
     size_t n_post;
+    int32_t *pair;         /* the same round two texts, QN_POST_SECOND standing for the second */
+    int32_t *pair_segment; /* which text each of them belongs to */
+    size_t n_pair;         /* 0: the file has no form for two texts */
     qn_dec *dec;
     size_t n_dec, cap_dec;
     int32_t special[QN_TOK_N_SPECIAL];
@@ -187,7 +190,8 @@ struct qn_tokenizer {
     _Atomic(qn_scratch *) idle; /* one warm scratch; taken and returned by exchange */
 };
 
-#define QN_POST_TEXT (-1)
+#define QN_POST_TEXT   (-1)
+#define QN_POST_SECOND (-2)
 
 /* What one encode call writes to, reused from call to call. */
 typedef struct qn_word_cache qn_word_cache;

@@ -392,39 +392,78 @@ static void wrap(qn_tokenizer *t, const qn_ids *frame)
     t->n_post = all.n;
 }
 
-static int post_template(loader *l, const qn_json *v)
+/* The frame round two texts: an id and the text it is of (its segment) each. */
+static void keep_pair(qn_tokenizer *t, qn_ids *frame, qn_ids *segment)
 {
-    const qn_json *single = qn_json_get(v, "single"), *special = qn_json_get(v, "special_tokens");
-    if (!qn_json_is(single, QN_JSON_ARRAY) || single->n > 1024)
-        return wrong(l, "single");
-    qn_ids frame = { 0 };
-    int rc = QN_OK, texts = 0;
-    for (uint32_t i = 0; i < single->n && rc == QN_OK; i++) {
-        const qn_json *item = &single->items[i], *seq = qn_json_get(item, "Sequence");
+    qn_free(t->pair);
+    qn_free(t->pair_segment);
+    t->pair = frame->v;
+    t->pair_segment = segment->v;
+    t->n_pair = frame->n;
+}
+
+/* Appends the ids of one special token of a template. */
+static int add_special(loader *l, const qn_json *ids, int64_t type, qn_ids *frame, qn_ids *segment)
+{
+    if (!qn_json_is(ids, QN_JSON_ARRAY))
+        return wrong(l, "special_tokens");
+    for (uint32_t k = 0; k < ids->n; k++) {
+        int64_t id = qn_json_int(&ids->items[k], -1);
+        if (id < 0 || id > INT32_MAX)
+            return wrong(l, "special_tokens ids");
+        qn_ids_add(frame, (int32_t)id);
+        qn_ids_add(segment, (int32_t)type);
+    }
+    return QN_OK;
+}
+
+/* One of a template's lists. */
+static int read_frame(loader *l, const qn_json *v, const char *key, qn_ids *frame, qn_ids *segment)
+{
+    const qn_json *list = qn_json_get(v, key), *special = qn_json_get(v, "special_tokens");
+    if (!qn_json_is(list, QN_JSON_ARRAY) || list->n > 1024)
+        return wrong(l, key);
+    bool is_pair = strcmp(key, "pair") == 0;
+    int rc = QN_OK, n_first = 0, n_second = 0;
+    for (uint32_t i = 0; i < list->n && rc == QN_OK; i++) {
+        const qn_json *item = &list->items[i], *seq = qn_json_get(item, "Sequence");
         const qn_json *tok = qn_json_get(item, "SpecialToken");
+        int64_t type = qn_json_int(qn_json_get(seq ? seq : tok, "type_id"), 0);
+        if (type < 0 || type > INT32_MAX)
+            return wrong(l, "type_id");
         if (seq) {
-            qn_ids_add(&frame, QN_POST_TEXT);
-            texts++;
+            bool second = is_pair && qn_json_eq(qn_json_get(seq, "id"), "B");
+            qn_ids_add(frame, second ? QN_POST_SECOND : QN_POST_TEXT);
+            qn_ids_add(segment, (int32_t)type);
+            n_first += !second;
+            n_second += second;
             continue;
         }
-        const qn_json *ids =
-            qn_json_get(qn_json_get(special, qn_json_str(qn_json_get(tok, "id"), "")), "ids");
-        if (!qn_json_is(ids, QN_JSON_ARRAY))
-            rc = wrong(l, "special_tokens");
-        for (uint32_t k = 0; rc == QN_OK && k < ids->n; k++) {
-            int64_t id = qn_json_int(&ids->items[k], -1);
-            if (id < 0 || id > INT32_MAX)
-                rc = wrong(l, "special_tokens ids");
-            else
-                qn_ids_add(&frame, (int32_t)id);
-        }
+        const char *name = qn_json_str(qn_json_get(tok, "id"), "");
+        rc = add_special(l, qn_json_get(qn_json_get(special, name), "ids"), type, frame, segment);
     }
-    if (rc == QN_OK && texts > 1) /* nesting would multiply the text */
+    if (rc == QN_OK && (n_first > 1 || n_second > 1)) /* nesting would multiply the text */
         rc = qn_fail(l->err, QN_ERR_UNSUPPORTED,
-                     "tokenizer.json: post_processor: single holds the text twice");
+                     "tokenizer.json: post_processor: %s holds the text twice", key);
+    return rc;
+}
+
+static int post_template(loader *l, const qn_json *v)
+{
+    qn_ids frame = { 0 }, pair = { 0 }, segment = { 0 }, unused = { 0 };
+    int rc = read_frame(l, v, "single", &frame, &unused);
     if (rc == QN_OK)
         wrap(l->t, &frame);
+    if (rc == QN_OK && qn_json_is(qn_json_get(v, "pair"), QN_JSON_ARRAY))
+        rc = read_frame(l, v, "pair", &pair, &segment);
+    if (rc == QN_OK && pair.n > 0) {
+        keep_pair(l->t, &pair, &segment);
+    } else {
+        qn_ids_free(&pair);
+        qn_ids_free(&segment);
+    }
     qn_ids_free(&frame);
+    qn_ids_free(&unused);
     return rc;
 }
 
@@ -435,13 +474,34 @@ static int32_t pair_id(const qn_json *v, const char *key)
     return id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
 }
 
+/* cls A sep B sep, where RoBERTa's kind has a second sep between the texts and one segment for all. */
+static int cls_and_sep(loader *l, const qn_json *v, bool roberta)
+{
+    int32_t cls = pair_id(v, "cls"), sep = pair_id(v, "sep");
+    if (cls < 0 || sep < 0)
+        return wrong(l, "cls or sep");
+    wrap(l->t, &(qn_ids){ .v = (int32_t[]){ cls, QN_POST_TEXT, sep }, .n = 3 });
+    const int32_t all[] = { cls, QN_POST_TEXT, sep, sep, QN_POST_SECOND, sep };
+    const int32_t type[] = { 0, 0, 0, 0, 1, 1 };
+    qn_ids pair = { 0 }, segment = { 0 };
+    for (int i = 0; i < 6; i++) {
+        if (i == 3 && !roberta)
+            continue;
+        qn_ids_add(&pair, all[i]);
+        qn_ids_add(&segment, roberta ? 0 : type[i]);
+    }
+    keep_pair(l->t, &pair, &segment);
+    return QN_OK;
+}
+
 static int post_bert(loader *l, const qn_json *v)
 {
-    int32_t v3[3] = { pair_id(v, "cls"), QN_POST_TEXT, pair_id(v, "sep") };
-    if (v3[0] < 0 || v3[2] < 0)
-        return wrong(l, "cls or sep");
-    wrap(l->t, &(qn_ids){ .v = v3, .n = 3 });
-    return QN_OK;
+    return cls_and_sep(l, v, false);
+}
+
+static int post_roberta(loader *l, const qn_json *v)
+{
+    return cls_and_sep(l, v, true);
 }
 
 static int post_nothing(loader *l, const qn_json *v)
@@ -453,7 +513,7 @@ static int post_nothing(loader *l, const qn_json *v)
 static const reader post_processors[] = {
     { "TemplateProcessing", post_template },
     { "BertProcessing", post_bert },
-    { "RobertaProcessing", post_bert },
+    { "RobertaProcessing", post_roberta },
     { "ByteLevel", post_nothing },
     { NULL, NULL },
 };

@@ -186,6 +186,8 @@ void qn_tokenizer_close(qn_tokenizer *t)
     qn_free(t->added_of);
     qn_free(t->kind);
     qn_free(t->post);
+    qn_free(t->pair);
+    qn_free(t->pair_segment);
     qn_free(t->template_name);
     qn_free(t->template_text);
     qn_trie_free(&t->raw.trie);

@@ -80,6 +80,12 @@ void qn_tokenizer_close(qn_tokenizer *t); /* NULL is fine */
 int qn_tokenizer_encode(const qn_tokenizer *t, const char *text, size_t n, unsigned flags,
                         qn_ids *out, qn_error *err);
 
+/* Puts what surrounds a text (b NULL) or a pair of texts round their plain ids, as encoding with
+ * QN_ENCODE_SPECIAL does; `segment` gets which text each id counts to. So texts can be cut to a length before.
+ * QN_ERR_UNSUPPORTED when the tokenizer has no form for two texts. */
+int qn_tokenizer_frame(const qn_tokenizer *t, const qn_ids *a, const qn_ids *b, qn_ids *out,
+                       qn_ids *segment, qn_error *err);
+
 /* Appends the text of ids[0..n): valid UTF-8, broken characters as U+FFFD. Ids outside the vocabulary
  * give nothing. `skip_special` drops control tokens. */
 void qn_tokenizer_decode(const qn_tokenizer *t, const int32_t *ids, size_t n, bool skip_special,

@@ -24,8 +24,9 @@ static const int32_t *batch_input(const qn_batch *b, const char *name)
         const char *name;
         const int32_t *data;
     } inputs[] = {
-        { "token", b->token }, { "out_row", b->out_row }, { "label", b->label },
-        { "seq", b->seq },     { "pos", b->pos },         { "see", b->see },
+        { "token", b->token },     { "out_row", b->out_row }, { "label", b->label },
+        { "seq", b->seq },         { "pos", b->pos },         { "see", b->see },
+        { "segment", b->segment },
     };
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         if (strcmp(name, inputs[i].name) == 0)

@@ -473,7 +473,7 @@ void qn_attention_run_avx2(const qn_call *c)
     job j;
     make_job(c, &j);
     share_scratch(&j);
-    if (c->state) {
+    if (qn_attn_is_cached(c)) {
         store_rows(c, &j.k, &c->in[1]);
         store_rows(c, &j.v, &c->in[2]);
         c->sync(c);

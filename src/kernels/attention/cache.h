@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#include "ops/ops.h"
+#include "ops/util.h"
 
 typedef struct kv_store {
     /* pages */
@@ -25,7 +25,7 @@ static inline kv_store kv_store_of(const qn_call *c, bool values)
     const qn_attr_attention *a = c->attr;
     const qn_tensor *x = &c->in[values ? 2 : 1];
     kv_store s = { .dim = values ? a->v_dim : a->k_dim, .layout = QN_F32 };
-    if (!c->state) {
+    if (!qn_attn_is_cached(c)) {
         s.rows = x->data;
         s.row_width = x->width;
         s.q_start = c->batch->q_start;
