@@ -112,10 +112,17 @@ typedef struct qn_mla {
     float scale;                   /* of the scores */
     float q_scale, kv_scale;       /* on q and on the normed latent row; 0 = 1 */
     qn_rope rope;                  /* of the rope_dim columns; n_rot 0 = no positions */
+    /* Sparse attention: a small attention of its own chooses index_top_k keys for each row. 0 = all keys. */
+    int index_top_k, index_heads, index_dim;
+    bool index_interleaved; /* its first rope_dim columns rotate, as neighbours or as halves */
+    qn_val
+        *keys; /* the last choice: where this layer puts its own, or, if `index_shared`, finds it */
+    bool index_shared;
 } qn_mla;
 
 /* What the config says in the usual keys: kv_lora_rank, q_lora_rank, qk_nope_head_dim, qk_rope_head_dim,
- * v_head_dim, rope_interleave (true where it is silent), YaRN's factor on the scores. */
+ * v_head_dim, rope_interleave (true where it is silent), YaRN's factor on the scores; index_topk, index_n_heads and
+ * index_head_dim, indexer_rope_interleave (false where it is silent). */
 qn_mla qn_mla_of(const qn_config *c);
 qn_val qn_mla_attention(qn_build *b, const char *name, qn_val x, const qn_mla *a);
 

@@ -27,6 +27,12 @@ qn_mla qn_mla_of(const qn_config *c)
                  .rope_dim = dim_of(c, "qk_rope_head_dim"),
                  .v_dim = dim_of(c, "v_head_dim"),
                  .rope = c->rope };
+    if (qn_config_has(c, "index_topk")) {
+        a.index_top_k = dim_of(c, "index_topk");
+        a.index_heads = dim_of(c, "index_n_heads");
+        a.index_dim = dim_of(c, "index_head_dim");
+        a.index_interleaved = qn_config_bool(c, "indexer_rope_interleave", false);
+    }
     a.rope.n_rot = a.rope_dim;
     a.rope.interleaved = qn_config_bool(c, "rope_interleave", true);
     /* A config may repeat the size of a head's q and k; another one is no latent attention we know. */
@@ -58,15 +64,66 @@ static qn_val latent_norm(qn_build *b, const char *name, const char *leaf, qn_va
     return qn_part_norm(b, name, leaf, x, &(qn_attr_norm){ .eps = LATENT_EPS });
 }
 
+/* The latent row that q is a product of, x itself where there is none. */
+static qn_val query_latent(qn_build *b, const char *name, qn_val x, const qn_mla *a)
+{
+    if (a->q_rank == 0)
+        return x;
+    return latent_norm(b, name, "q_a_layernorm",
+                       qn_part_linear(b, name, "q_a_proj", x, a->q_rank, NULL));
+}
+
 /* q of all heads: [n_tok, n_heads * (nope_dim + rope_dim)]. */
-static qn_val queries(qn_build *b, const char *name, qn_val x, const qn_mla *a)
+static qn_val queries(qn_build *b, const char *name, qn_val latent, const qn_mla *a)
 {
     int64_t width = (int64_t)a->n_heads * (a->nope_dim + a->rope_dim);
-    if (a->q_rank == 0)
-        return qn_part_linear(b, name, "q_proj", x, width, NULL);
-    qn_val latent = qn_part_linear(b, name, "q_a_proj", x, a->q_rank, NULL);
-    latent = latent_norm(b, name, "q_a_layernorm", latent);
-    return qn_part_linear(b, name, "q_b_proj", latent, width, NULL);
+    return qn_part_linear(b, name, a->q_rank ? "q_b_proj" : "q_proj", latent, width, NULL);
+}
+
+/* Rotates the first rope_dim columns of each head of the indexer. */
+static qn_val rotate_index(qn_build *b, qn_val x, const qn_mla *a)
+{
+    qn_rope rope = a->rope;
+    rope.interleaved = a->index_interleaved;
+    return qn_part_rope(b, x, &rope, a->index_dim);
+}
+
+/* The keys each row will look at: {0} when it looks at all. */
+static qn_val choose_keys(qn_build *b, const char *name, qn_val x, qn_val latent, const qn_mla *a)
+{
+    if (a->index_top_k == 0 || qn_failed(b))
+        return (qn_val){ 0 };
+    if (a->index_shared && a->keys && a->keys->id)
+        return *a->keys;
+    if (a->index_shared || a->index_heads == 0 || a->index_dim < a->rope_dim || a->q_rank == 0) {
+        qn_graph_fail(b->g, QN_ERR_FORMAT,
+                      "config: index_n_heads, index_head_dim, q_lora_rank or the layers that share "
+                      "a choice of keys are missing or out of range");
+        return (qn_val){ 0 };
+    }
+    const char *block = qn_arena_printf(&b->g->arena, "%s.indexer", name);
+    const qn_attr_norm norm = { .eps = LATENT_EPS, .center = true };
+    qn_val q =
+        qn_part_linear(b, block, "wq_b", latent, (int64_t)a->index_heads * a->index_dim, NULL);
+    qn_val k = qn_part_linear(b, block, "wk", x, a->index_dim, NULL);
+    k = rotate_index(b, qn_part_norm(b, block, "k_norm", k, &norm), a);
+    q = rotate_index(b, q, a);
+    qn_val weights = qn_part_linear(b, block, "weights_proj", x, a->index_heads, NULL);
+    weights = scaled(b, weights, 1 / sqrtf((float)a->index_heads));
+    if (qn_failed(b))
+        return (qn_val){ 0 };
+    int kv = qn_graph_kv(b->g, (qn_kv_need){ .n_kv_heads = 1, .k_dim = a->index_dim });
+    qn_attr_key_select attr = { .n_heads = a->index_heads,
+                                .dim = a->index_dim,
+                                .top_k = a->index_top_k,
+                                .scale = 1 / sqrtf((float)a->index_dim),
+                                .kv_group = b->g->kv[kv].group,
+                                .kv_slot = b->g->kv[kv].slot };
+    qn_part_enter(b, block, "");
+    qn_val keys = QN_ADD(b->g, &qn_op_key_select, &attr, q, k, weights);
+    if (a->keys)
+        *a->keys = keys;
+    return keys;
 }
 
 /* One of the two products between heads and latent rows: from the part of each head's rows in kv_b_proj that
@@ -107,7 +164,8 @@ static bool check_dims(qn_build *b, const qn_mla *a)
 }
 
 /* Attention of all heads with the latent rows: [n_tok, n_heads * kv_rank]. */
-static qn_val attend(qn_build *b, const char *name, qn_val q, qn_val k, qn_val v, const qn_mla *a)
+static qn_val attend(qn_build *b, const char *name, const qn_val qkv[3], qn_val keys,
+                     const qn_mla *a)
 {
     if (qn_failed(b))
         return (qn_val){ 0 };
@@ -122,7 +180,7 @@ static qn_val attend(qn_build *b, const char *name, qn_val q, qn_val k, qn_val v
                                .kv_group = b->g->kv[kv].group,
                                .kv_slot = b->g->kv[kv].slot };
     qn_part_enter(b, name, "");
-    return QN_ADD(b->g, &qn_op_attention, &attr, q, k, v);
+    return QN_ADD(b->g, &qn_op_attention, &attr, qkv[0], qkv[1], qkv[2], (qn_val){ 0 }, keys);
 }
 
 qn_val qn_mla_attention(qn_build *b, const char *name, qn_val x, const qn_mla *a)
@@ -138,7 +196,9 @@ qn_val qn_mla_attention(qn_build *b, const char *name, qn_val x, const qn_mla *a
     latent = scaled(b, latent_norm(b, name, "kv_a_layernorm", latent), a->kv_scale);
     qn_val k = join(b, latent, qn_part_rope(b, k_rope, &a->rope, a->rope_dim), 1);
 
-    qn_val q = scaled(b, queries(b, name, x, a), a->q_scale);
+    qn_val q_latent = query_latent(b, name, x, a);
+    qn_val keys = choose_keys(b, name, x, q_latent, a);
+    qn_val q = scaled(b, queries(b, name, q_latent, a), a->q_scale);
     q = qn_part_grow_queries(b, q, &a->rope);
     qn_val q_nope = columns(b, q, (qn_attr_split){ .width = dn, .group = dn + dr });
     qn_val q_rope = columns(b, q, (qn_attr_split){ .start = dn, .width = dr, .group = dn + dr });
@@ -146,7 +206,7 @@ qn_val qn_mla_attention(qn_build *b, const char *name, qn_val x, const qn_mla *a
                       &(qn_attr_head_linear){ .n_heads = a->n_heads, .n = dn, .transposed = true });
     q = join(b, q_nope, qn_part_rope(b, q_rope, &a->rope, a->rope_dim), H);
 
-    qn_val y = attend(b, name, q, k, latent, a);
+    qn_val y = attend(b, name, (const qn_val[]){ q, k, latent }, keys, a);
     y = by_heads(b, name, "unembed_out", y, a,
                  &(qn_attr_head_linear){ .n_heads = a->n_heads, .start = dn, .n = a->v_dim });
     return qn_part_linear(b, name, "o_proj", y, b->c->d_model, NULL);

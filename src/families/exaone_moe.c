@@ -15,11 +15,15 @@ static qn_val experts(qn_build *b, qn_val x, const qn_config *c)
 {
     qn_moe moe = qn_moe_of(c, true);
     moe.score = QN_ROUTE_SIGMOID;
+    qn_require(b, "scoring_func", "sigmoid");
+    qn_require(b, "topk_method", "noaux_tc");
     moe.bias = "e_score_correction_bias";
     const char *shared_name = "mlp.shared_experts";
     qn_mlp shared = { .d_ff = moe.d_ff * (int)qn_config_int(c, "num_shared_experts", 0),
                       .act = c->act };
     if (is_type(c, "hy_v3")) {
+        if (!qn_config_bool(c, "moe_router_use_sigmoid", true))
+            qn_unsupported(b, "moe_router_use_sigmoid false");
         moe.d_ff = (int)qn_config_int(c, "expert_hidden_dim", moe.d_ff);
         moe.renorm = qn_config_bool(c, "route_norm", true);
         moe.factor = (float)qn_config_num(c, "router_scaling_factor", 1);
@@ -27,6 +31,8 @@ static qn_val experts(qn_build *b, qn_val x, const qn_config *c)
         moe.bias = qn_config_bool(c, "moe_router_enable_expert_bias", true) ? "expert_bias" : NULL;
         shared_name = "mlp.shared_mlp";
     } else if (is_type(c, "laguna")) {
+        if (qn_config_bool(c, "moe_apply_router_weight_on_input", false))
+            qn_unsupported(b, "moe_apply_router_weight_on_input");
         moe.factor = (float)qn_config_num(c, "moe_routed_scaling_factor", 1);
         moe.router_cap = (float)qn_config_num(c, "moe_router_logit_softcapping", 0);
         moe.bias = "experts.e_score_correction_bias";

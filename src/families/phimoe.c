@@ -25,7 +25,8 @@ static void build(qn_build *b, const qn_config *c)
         h = qn_layer_norm(b, "post_attention_layernorm", x, c->norm_eps);
         x = qn_add(b, x, qn_moe_mlp(b, "block_sparse_moe", h, &moe));
     }
-    qn_config_used(c, "lm_head_bias");
+    if (qn_config_bool(c, "lm_head_bias", false) != qn_has_tensor(b, "lm_head.bias"))
+        qn_unsupported(b, "an lm_head_bias other than the file's");
     qn_scope(b, -1, "model");
     qn_logits(b, "lm_head", qn_layer_norm(b, "norm", x, c->norm_eps), c);
 }

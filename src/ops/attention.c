@@ -8,6 +8,7 @@
  * index / chunk (rounded down) when there are chunks. see[r] may lie past the row's own index: spans that see
  * themselves in both directions. With `both_ways` all of the sequence is such a span, whatever see[r] says, and a
  * window reaches as far ahead as it reaches back: j < index + window.
+ * Where the keys of each row were chosen before (key_select.c), it looks at those alone, in the order of the list.
  *
  * With a state, the step's k and v are first stored into their pages, all rows of them, and every key is then
  * read as the cache holds it, the step's own too: so results do not depend on how a prompt was cut. Without a
@@ -17,6 +18,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/kv_store.h"
 #include "ops/util.h"
 
 /* Head counts and sizes come from configs, widths from weights: both must say the same. */
@@ -34,6 +36,9 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
         return qn_refuse(why, "widths are not heads times head sizes");
     if (n->n_in > 3 && !qn_is_opt_vec(&in[3], a->n_heads))
         return qn_refuse(why, "there is one sink a head");
+    if (n->n_in > 4 && in[4].n_dims &&
+        !(in[4].n_dims == 2 && in[4].dtype == QN_I32 && in[4].dim[0] == in[0].dim[0]))
+        return qn_refuse(why, "chosen keys are i32, a list for each row");
     if (a->window < 0 || a->chunk < 0 || a->kv_group < QN_NO_CACHE ||
         a->kv_group >= QN_MAX_KV_GROUPS || (a->both_ways && a->chunk))
         return qn_refuse(why, "window or cache group out of range");
@@ -91,108 +96,53 @@ double qn_attn_softmax(double *score, int64_t n, const float *sink)
     return rest / sum;
 }
 
-/* One layer's keys or values in the pages of its group. */
-typedef struct store {
-    const qn_kv_group *group;
-    const int32_t *table; /* [n_seq][max_pages] */
-    int32_t max_pages, dim;
-    size_t offset;
-    uint8_t layout;
-} store;
-
-static store store_of(const qn_call *c, bool values)
-{
-    const qn_attr_attention *a = c->attr;
-    const qn_kv_group *g = &c->state->kv[a->kv_group];
-    assert(a->kv_group < c->state->n_kv && a->kv_slot < g->n_slots);
-    const qn_kv_slot *slot = &g->slot[a->kv_slot];
-    return (store){ .group = g,
-                    .table = c->batch->page_table[a->kv_group],
-                    .max_pages = c->batch->max_pages,
-                    .dim = values ? slot->v_dim : slot->k_dim,
-                    .offset = values ? slot->v_offset : slot->k_offset,
-                    .layout = values ? slot->v_layout : slot->k_layout };
-}
-
-/* Where entry `index` of sequence s lies, for key head h. */
-static uint8_t *entry_at(const store *st, int32_t s, int32_t index, int32_t h)
-{
-    const qn_kv_group *g = st->group;
-    int32_t page = st->table[(int64_t)s * st->max_pages + index / g->page_size];
-    assert(page >= 0 && page < g->n_pages);
-    size_t element = (size_t)(h * g->page_size + index % g->page_size) * (size_t)st->dim;
-    size_t bytes = st->layout == QN_F32 ? 4 : 2;
-    return g->base + (size_t)page * g->page_bytes + st->offset + element * bytes;
-}
-
-static void put_entry(uint8_t layout, uint8_t *at, const float *x, int32_t n)
-{
-    uint16_t *half = (uint16_t *)at;
-    if (layout == QN_F32)
-        memcpy(at, x, (size_t)n * sizeof *x);
-    for (int32_t i = 0; layout != QN_F32 && i < n; i++)
-        half[i] = layout == QN_F16 ? qn_f32_to_f16(x[i]) : qn_f32_to_bf16(x[i]);
-}
-
-static const float *get_entry(uint8_t layout, const uint8_t *at, float *buf, int32_t n)
-{
-    const uint16_t *half = (const uint16_t *)at;
-    if (layout == QN_F32)
-        return (const float *)at;
-    for (int32_t i = 0; i < n; i++)
-        buf[i] = layout == QN_F16 ? qn_f16_to_f32(half[i]) : qn_bf16_to_f32(half[i]);
-    return buf;
-}
-
-static void store_rows(const qn_call *c, const qn_tensor *x, bool values)
-{
-    const qn_attr_attention *a = c->attr;
-    const qn_batch *b = c->batch;
-    store st = store_of(c, values);
-    for (int64_t r = 0; r < x->rows; r++) {
-        int32_t s = b->seq[r];
-        int32_t index = b->kv_len[s] + (int32_t)r - b->q_start[s];
-        for (int32_t h = 0; h < a->n_kv_heads; h++)
-            put_entry(st.layout, entry_at(&st, s, index, h),
-                      (const float *)x->data + r * x->width + h * st.dim, st.dim);
-    }
-}
-
-/* The key (or value) of head h at `index`: from the cache, or from the step when there is none. */
-static const float *entry(const qn_call *c, const store *st, int s, int32_t index, int32_t h,
-                          float *buf)
-{
-    if (st->group)
-        return get_entry(st->layout, entry_at(st, s, index, h), buf, st->dim);
-    const qn_tensor *x = &c->in[st->offset];
-    int64_t row = c->batch->q_start[s] + index;
-    return (const float *)x->data + row * x->width + (int64_t)h * st->dim;
-}
-
 /* Work space of one call. */
 typedef struct work {
-    store k, v;
+    qn_kv_store k, v;
     double *score, *sum; /* [longest span], [v_dim] */
     float *buf;          /* [max(k_dim, v_dim)] */
 } work;
 
+/* The keys a row looks at: all of its span, or those of a list that ends at its width or at -1. */
+typedef struct keys {
+    int32_t seq, first;
+    const int32_t *list;
+    int64_t n;
+} keys;
+
+static keys keys_of(const qn_call *c, int64_t r)
+{
+    qn_attn_span span = qn_attn_row_span(c, r);
+    keys k = { .seq = span.seq, .first = span.first, .n = span.last - span.first + 1 };
+    if (qn_absent(&c->in[4]))
+        return k;
+    k.list = (const int32_t *)c->in[4].data + r * c->in[4].width;
+    for (k.n = 0; k.n < c->in[4].width && k.list[k.n] >= 0;)
+        k.n++;
+    return k;
+}
+
+static int32_t key_at(const keys *k, int64_t j)
+{
+    return k->list ? k->list[j] : k->first + (int32_t)j;
+}
+
 static void attend(const qn_call *c, const work *w, int64_t r, int32_t h, const float *sink)
 {
     const qn_attr_attention *a = c->attr;
-    qn_attn_span span = qn_attn_row_span(c, r);
+    keys seen = keys_of(c, r);
     int32_t kv_head = h / (a->n_heads / a->n_kv_heads);
     const float *q = (const float *)c->in[0].data + r * c->in[0].width + (int64_t)h * a->k_dim;
     float *y = (float *)c->out[0].data + r * c->out[0].width + (int64_t)h * a->v_dim;
-    int64_t n = span.last - span.first + 1;
-    for (int64_t j = 0; j < n; j++) {
-        const float *k = entry(c, &w->k, span.seq, span.first + (int32_t)j, kv_head, w->buf);
+    for (int64_t j = 0; j < seen.n; j++) {
+        const float *k = qn_kv_entry(c, &w->k, seen.seq, key_at(&seen, j), kv_head, w->buf);
         double t = a->scale * qn_ref_dot(q, k, a->k_dim);
         w->score[j] = a->softcap > 0 ? a->softcap * tanh(t / a->softcap) : t;
     }
-    qn_attn_softmax(w->score, n, sink);
+    qn_attn_softmax(w->score, seen.n, sink);
     memset(w->sum, 0, (size_t)a->v_dim * sizeof *w->sum);
-    for (int64_t j = 0; j < n; j++) {
-        const float *v = entry(c, &w->v, span.seq, span.first + (int32_t)j, kv_head, w->buf);
+    for (int64_t j = 0; j < seen.n; j++) {
+        const float *v = qn_kv_entry(c, &w->v, seen.seq, key_at(&seen, j), kv_head, w->buf);
         for (int32_t i = 0; i < a->v_dim; i++)
             w->sum[i] += w->score[j] * v[i];
     }
@@ -204,15 +154,13 @@ static void ref(const qn_call *c)
 {
     const qn_attr_attention *a = c->attr;
     int64_t rows = c->out[0].rows;
-    work w = { 0 };
+    work w = { .k = qn_kv_store_of(c, a->kv_group, a->kv_slot, QN_KV_KEYS),
+               .v = qn_kv_store_of(c, a->kv_group, a->kv_slot, QN_KV_VALUES) };
+    w.k.dim = a->k_dim;
+    w.v.dim = a->v_dim;
     if (qn_attn_is_cached(c)) {
-        w.k = store_of(c, false);
-        w.v = store_of(c, true);
-        store_rows(c, &c->in[1], false);
-        store_rows(c, &c->in[2], true);
-    } else { /* offset then says which input holds the rows */
-        w.k = (store){ .offset = 1, .dim = a->k_dim };
-        w.v = (store){ .offset = 2, .dim = a->v_dim };
+        qn_kv_store_rows(c, &w.k, &c->in[1], a->n_kv_heads);
+        qn_kv_store_rows(c, &w.v, &c->in[2], a->n_kv_heads);
     }
     w.score = qn_alloc_n((size_t)qn_attn_max_span(c, rows), sizeof *w.score);
     w.sum = qn_alloc_n((size_t)a->v_dim, sizeof *w.sum);
@@ -231,6 +179,11 @@ static void ref(const qn_call *c)
 static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 {
     const qn_node n = *qn_node_at(g, self);
+    if (n.n_in > 4 && n.in[4].id) {
+        qn_graph_fail(g, QN_ERR_UNSUPPORTED, "%s: attention to chosen keys has no gradient",
+                      n.name);
+        return;
+    }
     qn_val d =
         QN_ADD(g, &qn_op_attention_grad, n.attr, n.in[0], n.in[1], n.in[2], n.in[3], dout[0]);
     for (int k = 0; k < n.n_in; k++)
@@ -241,7 +194,7 @@ static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
 const qn_op qn_op_attention = { .name = "attention",
                                 .attr_size = sizeof(qn_attr_attention),
                                 .min_in = 3,
-                                .max_in = 4,
+                                .max_in = 5,
                                 .n_out = 1,
                                 .infer = infer,
                                 .ref = ref,

@@ -101,8 +101,9 @@ typedef struct qn_attr_position_scale {
 /* Grouped-query attention over the cache. Stores k and v of the step, then reads them as stored. */
 #define QN_NO_CACHE                                                                                \
     (-1) /* kv_group: the rows of the step are all there is, and nothing is stored */
+/* keys: the only ones each row looks at, from key_select. */
 extern const qn_op
-    qn_op_attention; /* q [R, H*dk], k [R, Hkv*dk], v [R, Hkv*dv], sinks [H]? -> [R, H*dv] */
+    qn_op_attention; /* q [R, H*dk], k [R, Hkv*dk], v [R, Hkv*dv], sinks [H]?, keys? -> [R, H*dv] */
 typedef struct qn_attr_attention {
     int32_t n_heads, n_kv_heads, k_dim, v_dim;
     float scale, softcap; /* softcap 0 = none: scores become cap * tanh(score / cap) */
@@ -113,6 +114,14 @@ typedef struct qn_attr_attention {
     bool
         both_ways; /* a row sees its whole sequence, or index < its own + window too; not by `see` */
 } qn_attr_attention; /* with c->state NULL: k and v of this step only, in f32 (training) */
+
+extern const qn_op
+    qn_op_key_select; /* q [R, H*D], k [R, D], weights [R, H] -> keys I32 [R, top_k] */
+typedef struct qn_attr_key_select {
+    int32_t n_heads, dim, top_k;
+    float scale;
+    int32_t kv_group, kv_slot; /* where the keys are kept, without values */
+} qn_attr_key_select;
 
 /* ---- recurrences ----
  * They run over the rows of each sequence in order, from the state its slot holds (zeros for a sequence that

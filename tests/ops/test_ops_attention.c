@@ -240,6 +240,88 @@ static void test_reads_as_stored(void **state)
     free(c.memory);
 }
 
+/* A list of exactly the keys that a window or a chunk shows gives the bits of the window or the chunk. */
+static void test_chosen_keys(void **state)
+{
+    (void)state;
+    enum { MOST = 6 };
+    static rows r;
+    rows_init(&r, 5);
+    test_batch b;
+    batch_init(&b, (const int32_t[]){ TOKENS, 3 }, 2);
+    for (int chunked = 0; chunked < 2; chunked++) {
+        qn_attr_attention a = plain;
+        a.window = chunked ? 0 : 3;
+        a.chunk = chunked ? 4 : 0;
+        run(&a, &b, NULL, &r, NULL);
+        float want[(TOKENS + 3) * OW];
+        memcpy(want, r.y, sizeof want);
+        int32_t list[(TOKENS + 3) * MOST];
+        for (int i = 0; i < TOKENS + 3; i++) {
+            int32_t at = b.see[i], from = chunked ? at - at % 4 : at - 2 > 0 ? at - 2 : 0, n = 0;
+            for (int32_t j = from; j <= at; j++)
+                list[i * MOST + n++] = j;
+            for (; n < MOST; n++)
+                list[i * MOST + n] = -1;
+        }
+        op_call t;
+        call_init(&t, &qn_op_attention, &plain, &b);
+        t.c.in[0] = tensor(r.q, TOKENS + 3, QW);
+        t.c.in[1] = tensor(r.k, TOKENS + 3, KW);
+        t.c.in[2] = tensor(r.v, TOKENS + 3, VW);
+        t.c.in[4] = tensor(list, TOKENS + 3, MOST);
+        t.c.out[0] = tensor(r.y, TOKENS + 3, OW);
+        call_run(&t);
+        assert_memory_equal(r.y, want, sizeof want);
+    }
+}
+
+/* Choosing by a full sort, ties to the lower index; one head has a negative weight. */
+static void test_key_select(void **state)
+{
+    (void)state;
+    enum { D = 3, H = 2, TOP = 4, N = 12 };
+    float q[N * H * D], k[N * D], w[N * H];
+    int32_t got[N * TOP];
+    uint64_t seed = 77;
+    rng_fill(&seed, q, N * H * D, -1, 1);
+    rng_fill(&seed, k, N * D, -1, 1);
+    rng_fill(&seed, w, N * H, -0.3f, 1);
+    memcpy(k + 5 * D, k + 2 * D, D * sizeof *k); /* equal keys: equal scores */
+    test_batch b;
+    batch_init(&b, (const int32_t[]){ N }, 1);
+    const qn_attr_key_select a = { .n_heads = H, .dim = D, .top_k = TOP, .scale = 0.5f };
+    op_call t;
+    call_init(&t, &qn_op_key_select, &a, &b);
+    t.c.in[0] = tensor(q, N, H * D);
+    t.c.in[1] = tensor(k, N, D);
+    t.c.in[2] = tensor(w, N, H);
+    t.c.out[0] = tensor(got, N, TOP);
+    call_run(&t);
+    for (int r = 0; r < N; r++) {
+        double s[N];
+        for (int j = 0; j <= r; j++) {
+            s[j] = 0;
+            for (int h = 0; h < H; h++) {
+                double dot = 0;
+                for (int d = 0; d < D; d++)
+                    dot += (double)q[(r * H + h) * D + d] * k[j * D + d];
+                s[j] += w[r * H + h] * (dot > 0 ? a.scale * dot : 0);
+            }
+        }
+        int n = 0;
+        for (int j = 0; j <= r; j++) { /* chosen when fewer than TOP are better, or equal and before it */
+            int better = 0;
+            for (int i = 0; i <= r; i++)
+                better += s[i] > s[j] || (s[i] == s[j] && i < j);
+            if (better < TOP)
+                assert_int_equal(got[r * TOP + n++], j);
+        }
+        for (; n < TOP; n++)
+            assert_int_equal(got[r * TOP + n], -1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +330,8 @@ int main(void)
         cmocka_unit_test(test_cache_f32_equals_none),
         cmocka_unit_test(test_chunks_and_company),
         cmocka_unit_test(test_reads_as_stored),
+        cmocka_unit_test(test_chosen_keys),
+        cmocka_unit_test(test_key_select),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
