@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "ops/ops.h"
+
 qn_kv_store qn_kv_store_of(const qn_call *c, int32_t group, int32_t slot, qn_kv_part part)
 {
     bool values = part == QN_KV_VALUES;

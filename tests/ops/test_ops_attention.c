@@ -310,7 +310,8 @@ static void test_key_select(void **state)
             }
         }
         int n = 0;
-        for (int j = 0; j <= r; j++) { /* chosen when fewer than TOP are better, or equal and before it */
+        for (int j = 0; j <= r;
+             j++) { /* chosen when fewer than TOP are better, or equal and before it */
             int better = 0;
             for (int i = 0; i <= r; i++)
                 better += s[i] > s[j] || (s[i] == s[j] && i < j);
