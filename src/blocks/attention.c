@@ -68,7 +68,7 @@ static void project(qn_build *b, const char *name, qn_val x, const qn_attn *a, q
     } else {
         const char *q = a->q ? a->q : "q_proj";
         bool has_bias = false;
-        out[0] = qn_part_linear(b, name, q, x, n_q, &has_bias);
+        out[0] = qn_part_linear(b, name, q, x, a->gate_in_q ? 2 * n_q : n_q, &has_bias);
         qn_part_check_bias(b, "attention_bias", qn_part_name(b, name, q), has_bias);
         out[1] = qn_part_linear(b, name, a->k ? a->k : "k_proj", x, n_k, NULL);
         out[2] = qn_part_linear(b, name, a->v ? a->v : "v_proj", x, n_v, NULL);
@@ -78,15 +78,18 @@ static void project(qn_build *b, const char *name, qn_val x, const qn_attn *a, q
         out[i] = QN_ADD(b->g, &qn_op_clamp, &clip, out[i]);
     if (a->v_scale != 0 && a->v_scale != 1 && !qn_failed(b))
         out[2] = QN_ADD(b->g, &qn_op_scale, &(qn_attr_scale){ a->v_scale }, out[2]);
+    if (a->k_scale != 0 && a->k_scale != 1 && !qn_failed(b))
+        out[1] = QN_ADD(b->g, &qn_op_scale, &(qn_attr_scale){ a->k_scale }, out[1]);
 }
 
 /* y faded by a product of x. */
-static qn_val fade(qn_build *b, const char *name, qn_val x, qn_val y, const qn_attn *a)
+static qn_val fade(qn_build *b, const char *name, qn_val x, qn_val gate, qn_val y, const qn_attn *a)
 {
-    if (!a->gate || qn_failed(b))
+    if ((!a->gate && !a->gate_in_q) || qn_failed(b))
         return y;
     int64_t n = a->gate_heads ? a->n_heads : (int64_t)a->n_heads * v_dim_of(a);
-    qn_val gate = qn_part_linear(b, name, a->gate, x, n, NULL);
+    if (a->gate)
+        gate = qn_part_linear(b, name, a->gate, x, n, NULL);
     if (qn_failed(b))
         return y;
     qn_part_enter(b, name, "");
@@ -135,6 +138,11 @@ qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a)
     if (a->n_heads < 1 || a->head_dim < 1)
         qn_graph_fail(b->g, QN_ERR_FORMAT, "config: num_attention_heads is missing");
     project(b, name, x, a, qkv);
+    qn_val gate = { 0 };
+    if (a->gate_in_q && !qn_failed(b)) {
+        gate = qn_part_split_groups(b, qkv[0], a->head_dim, a->head_dim, 2 * a->head_dim);
+        qkv[0] = qn_part_split_groups(b, qkv[0], 0, a->head_dim, 2 * a->head_dim);
+    }
     qn_val q = place(b, name, a->q_norm ? a->q_norm : "q_norm", qkv[0], a);
     qn_val k = place(b, name, a->k_norm ? a->k_norm : "k_norm", qkv[1], a);
     q = qn_part_grow_queries(b, q, &a->rope);
@@ -158,7 +166,7 @@ qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a)
     cache_of(b, a, &attr);
     qn_part_enter(b, name, "");
     qn_val y = QN_ADD(b->g, &qn_op_attention, &attr, q, k, qkv[2], sinks);
-    y = fade(b, name, x, y, a);
+    y = fade(b, name, x, gate, y, a);
     return qn_part_linear(b, name, a->o ? a->o : "o_proj", y, b->c->d_model, NULL);
 }
 

@@ -48,6 +48,11 @@ qn_val qn_scale(qn_build *b, qn_val x, float factor)
     return QN_ADD(b->g, &qn_op_scale, &(qn_attr_scale){ factor }, x);
 }
 
+float qn_bf16_round(float x)
+{
+    return qn_bf16_to_f32(qn_f32_to_bf16(x));
+}
+
 qn_val qn_activate(qn_build *b, qn_val x, qn_act act)
 {
     qn_part_use_act(b, act);

@@ -47,6 +47,8 @@ qn_val qn_linear(qn_build *b, const char *name, qn_val x, int64_t n_out);
 qn_val qn_add(qn_build *b, qn_val x, qn_val y);
 qn_val qn_mul(qn_build *b, qn_val x, qn_val y);       /* y [n_tok, width], [width] or [n_tok, 1] */
 qn_val qn_scale(qn_build *b, qn_val x, float factor); /* x itself when factor is 1 */
+/* A factor as models that were computed in bf16 have it. */
+float qn_bf16_round(float x);
 qn_val qn_activate(qn_build *b, qn_val x, qn_act act);
 qn_val qn_softcap(qn_build *b, qn_val x, float cap); /* cap tanh(x / cap); x itself for cap 0 */
 
@@ -95,6 +97,8 @@ typedef struct qn_attn {
     const char *gate;
     qn_act gate_act;
     bool gate_heads;
+    bool gate_in_q; /* such a product stands behind each head of q, in the same matrix */
+    float k_scale;  /* on keys; 0 = 1 */
     const char
         *sinks; /* vector [n_heads]: a score of each head that takes its share; NULL = none */
 } qn_attn;
@@ -179,6 +183,47 @@ typedef struct qn_ssm2 {
 /* [z | x B C | dt] = in_proj; x B C = silu(conv1d(x B C)); out_proj(norm(scan, z)), groups normed apart. */
 qn_val qn_ssm2_mixer(qn_build *b, const char *name, qn_val x, const qn_ssm2 *a);
 
+/* The gated delta rule: q, k and v through short convolutions, q and k of length 1, a memory that fades and is
+ * corrected, a norm of every head times an activated gate. The file tells how products are stored: in_proj_qkvz
+ * and in_proj_ba, side by side head by head; in_proj_qkv, z, a and b; or q_proj, k_proj, v_proj, a_proj, b_proj
+ * and g_proj, the thin ones perhaps as f_a_proj, f_b_proj and g_a_proj, g_b_proj. */
+typedef struct qn_delta {
+    int n_heads, n_key_heads, k_dim, v_dim, kernel;
+    bool channel_decay; /* a decay for each key channel; else for each head */
+    float beta_scale;   /* on beta; 0 = 1 */
+    qn_act gate_act;
+    float norm_eps;
+    const char *norm, *out; /* NULL = norm, out_proj */
+} qn_delta;
+
+qn_val qn_gated_delta(qn_build *b, const char *name, qn_val x, const qn_delta *d);
+
+/* Linear attention without softmax: each head forgets at a fixed rate, slower in deeper layers. Products
+ * qkv_proj (head by head, activated), output_gate, out_proj; a norm over all heads. */
+typedef struct qn_fading {
+    int n_heads, head_dim;
+    qn_act act;
+    int depth; /* of this layer, from 0 */
+} qn_fading;
+qn_val qn_fading_attention(qn_build *b, const char *name, qn_val x, const qn_fading *a);
+
+/* Gated linear recurrence (RG-LRU) of a convolved branch, times an activated one. */
+typedef struct qn_lru {
+    int width, n_heads, kernel; /* heads: blocks of the gates' matrices */
+    qn_act act;
+} qn_lru;
+qn_val qn_lru_mixer(qn_build *b, const char *name, qn_val x, const qn_lru *a);
+
+/* Mixing over time by a generalised delta rule. *first holds the first layer's values: {0} before it, which
+ * sets it. */
+typedef struct qn_time_mix {
+    int head_dim;
+    float norm_eps;
+} qn_time_mix;
+qn_val qn_time_mixer(qn_build *b, const char *name, qn_val x, qn_val *first, const qn_time_mix *a);
+/* The feed-forward beside it: a squared ReLU over a blend with the token before. */
+qn_val qn_channel_mixer(qn_build *b, const char *name, qn_val x, int64_t d_ff);
+
 /* ---- feed-forward ---- */
 
 typedef struct qn_mlp {
@@ -186,6 +231,7 @@ typedef struct qn_mlp {
     qn_act act;
     const char *gate, *up, *down; /* NULL = gate_proj, up_proj, down_proj */
     const char *gate_up;          /* gate above up in one matrix; then gate and up are not read */
+    float gate_scale;             /* on the gate before its activation; 0 = 1 */
     float limit;                  /* gate at most, and up at most that far from 0; 0 = no limit */
     bool limit_after;             /* the activated gate is limited, not the gate */
 } qn_mlp;
@@ -216,9 +262,12 @@ typedef struct qn_moe { /* qn_moe_of() fills what configs spell alike */
     bool down_inputs_first; /* the same of `down` alone */
     float limit;            /* as in qn_mlp */
     bool limit_after;
-    float slope;       /* the gate is x sigmoid(slope x), whatever act says; 0 = act */
-    bool up_plus_one;  /* act(gate) * (up + 1) */
-    int n_identity;    /* choices beyond the experts that give their input itself */
+    float slope;      /* the gate is x sigmoid(slope x), whatever act says; 0 = act */
+    bool up_plus_one; /* act(gate) * (up + 1) */
+    int n_identity;   /* choices beyond the experts that give their input itself */
+    bool plain;       /* no gate: down(act(up)) */
+    int d_latent; /* experts work in a space this wide, between two products; 0 = in the stream's */
+    const char *latent_in, *latent_out; /* those products */
     bool scales_input; /* the weights multiply the experts' input, not their result */
 } qn_moe;
 

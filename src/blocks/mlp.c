@@ -47,6 +47,8 @@ qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m)
     }
     qn_part_use_act(b, m->act);
     qn_part_enter(b, name, "");
+    if (m->gate_scale != 0 && m->gate_scale != 1 && !qn_failed(b))
+        gate = QN_ADD(b->g, &qn_op_scale, &(qn_attr_scale){ m->gate_scale }, gate);
     qn_gating act = { .act = m->act, .limit = m->limit, .limit_after = m->limit_after };
     qn_val h = qn_part_gated(b, &act, gate, up);
     return qn_part_linear(b, name, m->down ? m->down : "down_proj", h, b->c->d_model, NULL);

@@ -81,10 +81,23 @@ static bool fits(qn_build *b, bank k, const char *block, const char *pattern, co
     return !k.bias || qn_part_fits(b, k.bias, name, 0, dim[0], dim[1]);
 }
 
+/* act(up) of every choice: [n_tok, top_k * d_ff]. */
+static qn_val plain(qn_build *b, const char *name, qn_val x, qn_val ids, const qn_moe *m)
+{
+    const char *up_name = m->up ? m->up : "experts.%d.up_proj";
+    const int64_t d = m->d_latent > 0 ? m->d_latent : b->c->d_model;
+    bank up = find_bank(b, m, name, up_name, "switch_mlp.fc1", m->inputs_first);
+    if (!fits(b, up, name, up_name, (const int64_t[]){ m->n_experts, m->d_ff, d }))
+        return (qn_val){ 0 };
+    qn_part_enter(b, name, "");
+    qn_val h = multiply(b, x, up, ids, (qn_attr_expert_linear){ .top_k = m->top_k });
+    return QN_ADD(b->g, &qn_op_act, &(qn_attr_act){ (int32_t)m->act }, h);
+}
+
 /* act(gate) * up of every choice: [n_tok, top_k * d_ff]. */
 static qn_val gated(qn_build *b, const char *name, qn_val x, qn_val ids, const qn_moe *m)
 {
-    int64_t e = m->n_experts, d = b->c->d_model, n = m->d_ff;
+    int64_t e = m->n_experts, d = m->d_latent > 0 ? m->d_latent : b->c->d_model, n = m->d_ff;
     qn_attr_expert_linear attr = { .top_k = m->top_k, .x_per_slot = m->scales_input };
     qn_gating act = { .act = m->act,
                       .limit = m->limit,
@@ -105,6 +118,8 @@ static qn_val gated(qn_build *b, const char *name, qn_val x, qn_val ids, const q
         return qn_part_gated(b, &act, gate, QN_ADD(b->g, &qn_op_split, &half, y));
     }
     const int64_t dim[3] = { e, n, d };
+    if (m->plain)
+        return plain(b, name, x, ids, m);
     const char *gate_name = m->gate ? m->gate : "experts.%d.gate_proj";
     const char *up_name = m->up ? m->up : "experts.%d.up_proj";
     bank gate = find_bank(b, m, name, gate_name, "switch_mlp.gate_proj", m->inputs_first);
@@ -234,12 +249,16 @@ qn_val qn_moe_mlp(qn_build *b, const char *name, qn_val x, const qn_moe *m)
         weights = qn_out(ids, 1);
         share = qn_out(ids, 2);
     }
+    int64_t width = m->d_latent > 0 ? m->d_latent : b->c->d_model;
+    if (m->d_latent > 0)
+        x = qn_part_linear(b, name, m->latent_in, x, width, NULL);
     qn_val in = m->scales_input ? scaled_inputs(b, x, weights, m->top_k) : x;
     qn_val h = gated(b, name, in, ids, m);
     const char *down_name = m->down ? m->down : "experts.%d.down_proj";
-    bank down = find_bank(b, m, name, down_name, "switch_mlp.down_proj",
-                          m->inputs_first || m->down_inputs_first);
-    const int64_t dim[3] = { m->n_experts, b->c->d_model, m->d_ff };
+    bank down =
+        find_bank(b, m, name, down_name, m->plain ? "switch_mlp.fc2" : "switch_mlp.down_proj",
+                  m->inputs_first || m->down_inputs_first);
+    const int64_t dim[3] = { m->n_experts, width, m->d_ff };
     if (qn_failed(b) || !fits(b, down, name, down_name, dim))
         return (qn_val){ 0 };
     qn_part_enter(b, name, "");
@@ -247,6 +266,8 @@ qn_val qn_moe_mlp(qn_build *b, const char *name, qn_val x, const qn_moe *m)
     if (m->scales_input)
         return sum_choices(b, h, b->c->d_model, m->top_k);
     qn_val y = QN_ADD(b->g, &qn_op_expert_sum, &(qn_attr_expert_sum){ m->top_k }, h, weights);
+    if (m->d_latent > 0)
+        return qn_part_linear(b, name, m->latent_out, y, b->c->d_model, NULL);
     if (!share.id)
         return y;
     return QN_ADD(b->g, &qn_op_add, NULL, y, QN_ADD(b->g, &qn_op_mul, NULL, x, share));

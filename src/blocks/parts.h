@@ -85,11 +85,23 @@ qn_val qn_part_numbers(qn_build *b, const char *block, const char *leaf, qn_part
                        float (*f)(float));
 /* f of the logarithms that state-space models store: -exp(x). */
 float qn_part_minus_exp(float x);
-/* Columns [start, start + width) of x. */
+/* n such numbers, each repeated `times` times: a vector [n * times]. */
+qn_val qn_part_spread(qn_build *b, const char *block, const char *leaf, int64_t n, int64_t times,
+                      float (*f)(float));
+/* Columns [start, start + width) of x, or of each run of `group` columns. */
 qn_val qn_part_split(qn_build *b, qn_val x, int64_t start, int64_t width);
+qn_val qn_part_split_groups(qn_build *b, qn_val x, int64_t start, int64_t width, int64_t group);
 
 /* Causal depthwise convolution of x with "<leaf>.weight", its bias if there is one, then `act`. Weights
  * [C, 1, K] and [C, K, 1] are one in memory. */
+typedef struct qn_part_conv_of {
+    int kernel;
+    qn_act act;
+    int64_t total,
+        start; /* x's channels are those from `start` on of `total`; total 0 = all there are */
+} qn_part_conv_of;
+qn_val qn_part_conv_rows(qn_build *b, const char *block, const char *leaf, qn_val x,
+                         const qn_part_conv_of *of);
 qn_val qn_part_conv(qn_build *b, const char *block, const char *leaf, qn_val x, int kernel,
                     qn_act act);
 

@@ -46,10 +46,30 @@ float qn_part_minus_exp(float x)
     return -expf(x);
 }
 
+qn_val qn_part_spread(qn_build *b, const char *block, const char *leaf, int64_t n, int64_t times,
+                      float (*f)(float))
+{
+    const qn_weight *out;
+    qn_val v = qn_part_numbers(b, block, leaf, (qn_part_shape){ 0, n }, f);
+    if (qn_failed(b))
+        return v;
+    const float *from = ((const qn_attr_weight *)qn_node_at(b->g, v)->attr)->weight->data;
+    float *to =
+        qn_part_fresh(b, qn_part_name(b, block, leaf), (qn_part_shape){ 0, n * times }, &out);
+    for (int64_t i = 0; i < n * times; i++)
+        to[i] = from[i / times];
+    return qn_graph_weight(b->g, out);
+}
+
+qn_val qn_part_split_groups(qn_build *b, qn_val x, int64_t start, int64_t width, int64_t group)
+{
+    qn_attr_split attr = { .start = start, .width = width, .group = group };
+    return QN_ADD(b->g, &qn_op_split, &attr, x);
+}
+
 qn_val qn_part_split(qn_build *b, qn_val x, int64_t start, int64_t width)
 {
-    qn_attr_split attr = { .start = start, .width = width };
-    return QN_ADD(b->g, &qn_op_split, &attr, x);
+    return qn_part_split_groups(b, x, start, width, 0);
 }
 
 /* The taps [C, K] of a stored convolution. NULL after an error. */
@@ -66,24 +86,36 @@ static const qn_weight *conv_taps(qn_build *b, const char *name, int64_t channel
     return qn_part_fits(b, w, name, 0, channels, kernel) ? w : NULL;
 }
 
-qn_val qn_part_conv(qn_build *b, const char *block, const char *leaf, qn_val x, int kernel,
-                    qn_act act)
+qn_val qn_part_conv_rows(qn_build *b, const char *block, const char *leaf, qn_val x,
+                         const qn_part_conv_of *of)
 {
     if (qn_failed(b))
         return (qn_val){ 0 };
     qn_shape in = qn_shape_of(b->g, x);
-    int64_t width = qn_shape_width(&in);
+    int64_t width = qn_shape_width(&in), total = of->total ? of->total : width;
     const char *name = qn_part_name(b, block, leaf);
-    const qn_weight *w = conv_taps(b, name, width, kernel);
+    if (of->kernel < 2)
+        qn_graph_fail(b->g, QN_ERR_UNSUPPORTED, "config: a convolution over %d tokens", of->kernel);
+    const qn_weight *w = conv_taps(b, name, total, of->kernel);
     const qn_weight *bias = qn_part_find(b, name, ".bias");
-    if (!w || (bias && !qn_part_fits_vector(b, bias, width)))
+    if (!w || (bias && !qn_part_fits_vector(b, bias, total)))
         return (qn_val){ 0 };
+    if (total != width) {
+        w = qn_part_slice(b, w, of->start, width);
+        bias = bias ? qn_part_slice(b, bias, of->start, width) : NULL;
+    }
     qn_part_enter(b, block, leaf);
-    qn_attr_conv attr = { .state = qn_graph_state(b->g, (kernel - 1) * width),
-                          .kernel = kernel,
-                          .act = (int32_t)act };
+    qn_attr_conv attr = { .state = qn_graph_state(b->g, (of->kernel - 1) * width),
+                          .kernel = of->kernel,
+                          .act = (int32_t)of->act };
     return QN_ADD(b->g, &qn_op_conv, &attr, x, qn_graph_weight(b->g, w),
                   bias ? qn_graph_weight(b->g, bias) : (qn_val){ 0 });
+}
+
+qn_val qn_part_conv(qn_build *b, const char *block, const char *leaf, qn_val x, int kernel,
+                    qn_act act)
+{
+    return qn_part_conv_rows(b, block, leaf, x, &(qn_part_conv_of){ .kernel = kernel, .act = act });
 }
 
 void qn_part_expect_bias(qn_build *b, const char *block, const char *leaf, bool expected)

@@ -27,6 +27,8 @@ static const char *const known_fields[] = {
     "rope_type",
     "type",
     "rope_theta",
+    "mrope_section", /* which axis drives which pair: a text has one position on all of them */
+    "mrope_interleaved",
     "partial_rotary_factor",
     "factor",
     "original_max_position_embeddings",
