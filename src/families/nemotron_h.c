@@ -67,7 +67,8 @@ static qn_ssm2 ssm_of(const qn_config *c)
         .conv_bias = qn_config_bool(c, "use_conv_bias", qn_config_bool(c, "mamba_conv_bias", true)),
         .norm_eps = c->norm_eps
     };
-    qn_common_dt_limit(c, &a);
+    /* The reference keeps dt above this, whatever time_step_limit says. */
+    a.dt_min = (float)qn_config_num(c, "time_step_min", qn_config_num(c, "mamba_dt_min", 0.001));
     qn_config_used(c, "chunk_size"); /* how to compute it, not what */
     qn_config_used(c, "mamba_chunk_size");
     return a;
