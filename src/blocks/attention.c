@@ -104,6 +104,7 @@ static qn_val sinks_of(qn_build *b, const char *name, const qn_attn *a)
         return (qn_val){ 0 };
     const char *full = qn_part_name(b, name, a->sinks);
     const qn_weight *w = qn_part_find(b, full, "");
+    w = w ? w : qn_part_find(b, full, ".weight");
     if (!w)
         qn_graph_fail(b->g, QN_ERR_FORMAT, "tensor %s is missing", full);
     return w && qn_part_fits_vector(b, w, a->n_heads) ? qn_graph_weight(b->g, w) : (qn_val){ 0 };

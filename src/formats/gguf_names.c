@@ -60,6 +60,16 @@ static const name_row qwen_moe_names[] = {
     { NULL, NULL },
 };
 
+static const name_row sink_moe_names[] = {
+    { "post_attention_norm", "post_attention_layernorm" },
+    { "attn_sinks", "self_attn.sinks" },
+    { "ffn_gate_inp", "mlp.router" },
+    { "ffn_gate_exps", "mlp.switch_mlp.gate_proj" },
+    { "ffn_up_exps", "mlp.switch_mlp.up_proj" },
+    { "ffn_down_exps", "mlp.switch_mlp.down_proj" },
+    { NULL, NULL },
+};
+
 /* Norms before and after both halves of a layer. */
 static const name_row gemma2_names[] = {
     { "ffn_norm", "pre_feedforward_layernorm" },
@@ -118,8 +128,9 @@ struct qn_gguf_arch {
     const key_row *keys;   /* besides common_keys; NULL */
     const char *act_key, *act;
     const char
-        *extra;     /* members that hold for every file of the architecture, with a leading comma */
-    bool permuted;  /* q and k rows were permuted for neighbouring rotary pairs */
+        *extra; /* members that hold for every file of the architecture, with a leading comma */
+    const char *rope_extra; /* the same within rope_scaling, where there is one */
+    bool permuted;          /* q and k rows were permuted for neighbouring rotary pairs */
     int odd_layers; /* layer count of the one size whose query scale is width / heads, 0 = none */
 };
 
@@ -148,6 +159,13 @@ static const qn_gguf_arch archs[] = {
       .act_key = "hidden_act",
       .act = "silu",
       .extra = ",\"norm_topk_prob\":true" },
+    { .name = "gpt-oss",
+      .model_type = "gpt_oss",
+      .names = sink_moe_names,
+      .keys = mixtral_keys,
+      .act_key = "hidden_act",
+      .act = "silu",
+      .rope_extra = ",\"truncate\":false" },
     { .name = "gemma",
       .model_type = "gemma",
       .act_key = "hidden_activation",
@@ -351,7 +369,7 @@ static void put_rope_scaling(writer *w)
         qn_json_put_str(&w->b, type.p, type.n);
         put_rows(w, rows);
         put_attention_factor(w, type);
-        qn_buf_char(&w->b, '}');
+        qn_buf_printf(&w->b, "%s}", w->arch->rope_extra ? w->arch->rope_extra : "");
     } else if (qn_gguf_value_num(get(w, "rope.scale_linear"), &factor) && factor != 1) {
         put_key(w, "rope_scaling"); /* what old files said it with */
         qn_buf_str(&w->b, "{\"rope_type\":\"linear\"");

@@ -22,7 +22,8 @@ static const char *const without_effect[] = {
     "use_cache", "pretraining_tp", "max_position_embeddings",
     /* another key says it more exactly, or the family is made like that anyway, */
     "max_window_layers", "_sliding_window_pattern", "sliding_window_size", "layer_switch",
-    "rotary_pct", "use_embedding_sharing", "use_gated_activation", "use_parallel_*",
+    "initial_context_length", "experts_per_token", "num_nextn_predict_layers", "rotary_pct",
+    "use_embedding_sharing", "use_gated_activation", "use_parallel_*",
     /* or there are no dense layers. */
     "intermediate_size"
 };
