@@ -27,6 +27,8 @@ int qn_cmd_render(int argc, char **argv);
 int qn_cmd_bench(int argc, char **argv);
 int qn_cmd_eval(int argc, char **argv);
 int qn_cmd_diff(int argc, char **argv);
+int qn_cmd_embed(int argc, char **argv);
+int qn_cmd_rerank(int argc, char **argv);
 
 /* ---- options (options.c) ---- */
 

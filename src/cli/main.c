@@ -18,6 +18,8 @@ static const command commands[] = {
     { "list", qn_cmd_list, "the models in the store" },
     { "rm", qn_cmd_rm, "remove a model from the store" },
     { "show", qn_cmd_show, "what a model is: architecture, sizes, formats, memory" },
+    { "embed", qn_cmd_embed, "texts to vectors" },
+    { "rerank", qn_cmd_rerank, "documents by how well they answer a query" },
     { "tokenize", qn_cmd_tokenize, "text to token ids and back" },
     { "render", qn_cmd_render, "the prompt a chat template makes of messages" },
     { "bench", qn_cmd_bench, "speed of prompts and of decoding" },
