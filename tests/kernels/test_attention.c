@@ -269,15 +269,15 @@ static void test_splits(void **state)
     }
 }
 
-/* Without a state the step's own rows are all there is, in f32: the form that training uses. */
-static void test_stateless(void **state)
+/* Without a state the step's own rows are all there is, in f32: the form that training and encoders use. */
+static void check_stateless(qn_attr_attention a)
 {
-    (void)state;
     enum { ROWS = 45, W = 32 };
     float *q = random_rows(ROWS * 2 * W), *k = random_rows(ROWS * W), *v = random_rows(ROWS * W);
-    const qn_attr_attention a = {
-        .n_heads = 4, .n_kv_heads = 2, .k_dim = 16, .v_dim = 16, .scale = 0.25F
-    };
+    a.n_heads = 4;
+    a.n_kv_heads = 2;
+    a.k_dim = a.v_dim = 16;
+    a.scale = 0.25F;
     const int32_t q_start[] = { 0, 12, ROWS }, kv_len[2] = { 0 };
     int32_t seq[ROWS], see[ROWS];
     for (int r = 0; r < ROWS; r++) {
@@ -306,6 +306,15 @@ static void test_stateless(void **state)
     qn_free(q);
     qn_free(k);
     qn_free(v);
+}
+
+static void test_stateless(void **state)
+{
+    (void)state;
+    check_stateless((qn_attr_attention){ 0 });
+    for (int window = 0; window < 40; window += 13)
+        check_stateless(
+            (qn_attr_attention){ .window = window, .both_ways = true, .kv_group = QN_NO_CACHE });
 }
 
 int main(void)

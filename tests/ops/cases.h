@@ -78,6 +78,8 @@ static const op_case cases[] = {
     { "attention", &qn_op_attention, ATTN(.window = 0), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } } } },
     { "attention, window", &qn_op_attention, ATTN(.window = 2), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } } } },
     { "attention, chunks", &qn_op_attention, ATTN(.chunk = 2), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } } } },
+    { "attention, both ways", &qn_op_attention, ATTN(.both_ways = true, .kv_group = QN_NO_CACHE), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } } } },
+    { "attention, both ways in a window", &qn_op_attention, ATTN(.both_ways = true, .window = 2), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } } } },
     { "attention, cap", &qn_op_attention, ATTN(.softcap = 1.5f), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } } } },
     { "attention, sinks", &qn_op_attention, ATTN(.window = 3), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } }, { VEC, { 4 } } } },
     { "route, softmax", &qn_op_route, ROUTE(.score = QN_ROUTE_SOFTMAX), "[tok, 2]", .result = 1, .lo = -2, .hi = 2, .in = { { ROWS, { 6 } } } },

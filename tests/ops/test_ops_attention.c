@@ -60,7 +60,8 @@ static void dense(const qn_attr_attention *a, const rows *r, const int32_t *see,
             t *= a->scale;
             if (a->softcap > 0)
                 t = a->softcap * tanh(t / a->softcap);
-            bool seen = j <= see[row] && (!a->window || j > row - a->window);
+            int last = !a->both_ways ? see[row] : a->window ? row + a->window - 1 : n - 1;
+            bool seen = j <= last && (!a->window || j > row - a->window);
             p[j] = seen ? exp(t) : 0;
             sum += p[j];
         }
@@ -103,6 +104,28 @@ static void test_span(void **state)
         a.window = window;
         rows_init(&r, 30);
         run(&a, &b, NULL, &r, NULL);
+        double want[TOKENS * OW];
+        dense(&a, &r, b.see, TOKENS, NULL, want);
+        assert_near(r.y, want, TOKENS * OW, 1e-6);
+    }
+}
+
+/* An encoder's rows see all of their sequence, or a window to either side, whatever `see` says; and a state that
+ * other layers keep is not touched. */
+static void test_both_ways(void **state)
+{
+    (void)state;
+    static rows r;
+    test_batch b;
+    qn_state other = { 0 };
+    batch_init(&b, (int32_t[]){ TOKENS }, 1);
+    for (int window = 0; window < 5; window++) {
+        qn_attr_attention a = plain;
+        a.window = window;
+        a.both_ways = true;
+        a.kv_group = QN_NO_CACHE;
+        rows_init(&r, 40 + (uint64_t)window);
+        run(&a, &b, &other, &r, NULL);
         double want[TOKENS * OW];
         dense(&a, &r, b.see, TOKENS, NULL, want);
         assert_near(r.y, want, TOKENS * OW, 1e-6);
@@ -328,6 +351,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_span),
+        cmocka_unit_test(test_both_ways),
         cmocka_unit_test(test_cache_f32_equals_none),
         cmocka_unit_test(test_chunks_and_company),
         cmocka_unit_test(test_reads_as_stored),

@@ -111,6 +111,57 @@ static void test_added_tokens(void **state)
     qn_tokenizer_close(t);
 }
 
+/* Frames a and b (NULL = none) and compares ids and segments: "1 2/0 1". */
+static void expect_frame(const qn_tokenizer *t, const char *a, const char *b, const char *want)
+{
+    qn_ids first = { 0 }, second = { 0 }, ids = { 0 }, segment = { 0 };
+    qn_buf got = { 0 };
+    qn_error err = { 0 };
+    assert_int_equal(qn_tokenizer_encode(t, a, strlen(a), 0, &first, &err), QN_OK);
+    if (b)
+        assert_int_equal(qn_tokenizer_encode(t, b, strlen(b), 0, &second, &err), QN_OK);
+    int rc = qn_tokenizer_frame(t, &first, b ? &second : NULL, &ids, &segment, &err);
+    for (size_t i = 0; i < ids.n; i++)
+        qn_buf_printf(&got, i ? " %d" : "%d", ids.v[i]);
+    for (size_t i = 0; i < segment.n; i++)
+        qn_buf_printf(&got, i ? " %d" : "/%d", segment.v[i]);
+    assert_string_equal(rc == QN_OK ? qn_buf_cstr(&got) : err.msg, want);
+    qn_ids_free(&first);
+    qn_ids_free(&second);
+    qn_ids_free(&ids);
+    qn_ids_free(&segment);
+    qn_buf_free(&got);
+}
+
+static void test_frames_of_one_text_and_two(void **state)
+{
+    (void)state;
+    static const char bert[] = "{\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"x\",8],"
+                               "\"sep\":[\"y\",9]}," MODEL("}}");
+    qn_tokenizer *t = open_json(bert);
+    expect_frame(t, "a", NULL, "8 1 9/0 0 0");
+    expect_frame(t, "a", "bc", "8 1 9 2 3 9/0 0 0 1 1 1");
+    expect_frame(t, "", "", "8 9 9/0 0 1");
+    qn_tokenizer_close(t);
+    t = open_json("{\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"x\",8],"
+                  "\"sep\":[\"y\",9]}," MODEL("}}"));
+    expect_frame(t, "a", "b", "8 1 9 9 2 9/0 0 0 0 0 0");
+    qn_tokenizer_close(t);
+    t = open_json("{\"post_processor\":{\"type\":\"TemplateProcessing\","
+                  "\"single\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"
+                  "\"pair\":[{\"Sequence\":{\"id\":\"B\",\"type_id\":1}},"
+                  "{\"SpecialToken\":{\"id\":\"s\",\"type_id\":2}},"
+                  "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"
+                  "\"special_tokens\":{\"s\":{\"ids\":[7,8]}}}," MODEL("}}"));
+    expect_frame(t, "a", NULL, "1/0");
+    expect_frame(t, "a", "b", "2 7 8 1/1 2 2 0");
+    qn_tokenizer_close(t);
+    t = open_json(BPE("}}"));
+    expect_frame(t, "ab", NULL, "4/0");
+    expect_frame(t, "a", "b", "tokenizer: it has no form for a pair of texts");
+    qn_tokenizer_close(t);
+}
+
 /* Two characters of two bytes each, whose bytes are tokens. */
 static void test_stream_holds_a_cut_character(void **state)
 {
@@ -203,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_unigram_takes_the_best_path),
         cmocka_unit_test(test_wordpiece),
         cmocka_unit_test(test_added_tokens),
+        cmocka_unit_test(test_frames_of_one_text_and_two),
         cmocka_unit_test(test_stream_holds_a_cut_character),
         cmocka_unit_test(test_long_word),
         cmocka_unit_test(test_malformed_text_is_replaced),
