@@ -165,8 +165,9 @@ static void assert_fails(const char *args, int status, const char *says)
 static void help_everywhere(void **state)
 {
     (void)state;
-    static const char *const commands[] = { "run",  "chat", "pull",  "list",   "rm",      "show",
-                                            "eval", "diff", "bench", "render", "tokenize" };
+    static const char *const commands[] = { "run",      "chat",  "pull",  "list",  "rm",
+                                            "show",     "eval",  "diff",  "bench", "render",
+                                            "tokenize", "embed", "rerank" };
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         outcome o = quern(qn_arena_printf(&arena, "%s --help", commands[i]));
         assert_int_equal(o.status, 0);
@@ -395,6 +396,33 @@ static void interrupt_ends_the_answer(void **state)
     close(fd);
 }
 
+/* The same vectors from arguments and from lines, as JSON and as text. */
+static void embed_texts(void **state)
+{
+    (void)state;
+    outcome o = quern("embed $M hello 'good day' --json");
+    assert_int_equal(o.status, 0);
+    const qn_json *list = qn_json_get(json(o.out), "embeddings");
+    int64_t dims = qn_json_int(qn_json_get(json(o.out), "dims"), 0);
+    assert_int_equal(list->n, 2);
+    assert_int_equal(list->items[0].n, dims);
+    outcome lines = quern("embed $M - --json < /dev/null");
+    assert_int_equal(qn_json_get(json(lines.out), "embeddings")->n, 0);
+    assert_int_equal(system("printf 'hello\n\ngood day' > $QUERN_HOME/lines"), 0);
+    lines = quern("embed $M --json < $QUERN_HOME/lines");
+    assert_string_equal(lines.out, o.out);
+    o = quern("embed $M hello --dims 2");
+    assert_int_equal(o.status, 0);
+    double x, y;
+    assert_int_equal(sscanf(o.out, "%lf %lf\n", &x, &y), 2);
+    assert_float_equal(x * x + y * y, 1, 1e-5);
+    assert_string_equal(quern("embed $M --prompts").out, "{}\n");
+    assert_fails("embed $M hello --prompt query", 1, "no prompt \"query\"");
+    assert_fails("embed $M hello --dims 9999", 1, "dimensions");
+    assert_fails("rerank $M question", 2, "missing");
+    assert_fails("rerank $M question answer", 1, "taught to judge");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +436,7 @@ int main(void)
         cmocka_unit_test(chat_from_pipe),
         cmocka_unit_test(eval_json),
         cmocka_unit_test(bench_json),
+        cmocka_unit_test(embed_texts),
         cmocka_unit_test(store),
         cmocka_unit_test(interrupt_ends_the_answer),
     };
