@@ -35,8 +35,13 @@ static void build(qn_tokenizer *t, qn_matcher *m, bool normalized, bool normaliz
         qn_tok_text text = { a->s, a->n, 0 };
         if (normalized && normalize)
             text = qn_normalize(t, x, text);
-        if (text.n == 0)
+        if (text.n == 0) {
+            t->added_of[a->id] = (qn_piece){ "", 0, 0 };
+            m->any = true;
+            if (!m->empty)
+                m->empty = a;
             continue;
+        }
         const char *s = qn_arena_strndup(&t->arena, text.p, text.n);
         t->added_of[a->id] = (qn_piece){ s, (uint32_t)text.n, 0 }; /* decoding shows what matches */
         /* Of equal texts the first one added counts; the trie keeps the highest value. */
@@ -106,33 +111,52 @@ static size_t spaces_after(qn_tok_str s, size_t at)
     return at;
 }
 
-bool qn_added_next(const qn_tokenizer *t, qn_cutter *c)
+/* The token at c->at and its length. A token without text matches between any two characters where no
+ * other one does, but not right behind a match. */
+static const qn_added *match(const qn_tokenizer *t, const qn_cutter *c, size_t *len)
 {
     const qn_matcher *m = c->m;
-    qn_tok_str s = c->s;
+    const char *s = c->s.s + c->at;
+    size_t left = c->s.n - c->at;
+    int32_t value = 0;
+    *len = left && m->first[(unsigned char)*s] ? qn_trie_longest(&m->trie, s, left, &value) : 0;
+    if (*len)
+        return &t->added[t->n_added - 1 - (size_t)value];
+    bool inside = left && ((unsigned char)*s & 0xc0) == 0x80;
+    bool behind = c->at == c->last_end && c->at > 0;
+    return inside || behind ? NULL : m->empty;
+}
+
+/* Moves the ends of a match over the white space the token asks for. The token before may have swallowed
+ * the beginning of this one: one that strips to its left then begins where that ended, and vanishes when
+ * nothing is left of it. One that does not strip stays whole, and the text goes on at its end, even if
+ * that is inside the other. */
+static void place(qn_cutter *c, const qn_added *a, size_t start, size_t end)
+{
+    if (a->lstrip)
+        start = start < c->done ? c->done : spaces_before(c->s, start, c->done);
+    c->end = a->rstrip ? spaces_after(c->s, end) : end;
+    c->start = start;
+    c->id = start < c->end ? a->id : -1;
+}
+
+bool qn_added_next(const qn_tokenizer *t, qn_cutter *c)
+{
     c->done = c->end;
-    if (!m->any)
+    if (!c->m->any)
         return false;
-    while (c->at < s.n) {
-        int32_t value = 0;
-        size_t len = 0, start = c->at;
-        if (m->first[(unsigned char)s.s[start]])
-            len = qn_trie_longest(&m->trie, s.s + start, s.n - start, &value);
-        if (len == 0) {
-            c->at++;
+    while (c->at < c->s.n || (c->m->empty && c->at == c->s.n)) {
+        size_t start = c->at, len;
+        const qn_added *a = match(t, c, &len);
+        c->at += len ? len : 1; /* a match that is turned down is passed over all the same */
+        if (!a)
             continue;
-        }
-        const qn_added *a = &t->added[t->n_added - 1 - (size_t)value];
         size_t end = start + len;
-        c->at = end; /* a match that is turned down is passed over all the same */
-        bool joined = a->single_word && (word_before(s, start) || word_after(s, end));
+        c->last_end = end;
+        bool joined = a->single_word && (word_before(c->s, start) || word_after(c->s, end));
         if ((a->special && !c->parse) || joined)
             continue;
-        if (start < c->done) /* the token before swallowed the beginning of this one */
-            start = c->done;
-        c->start = a->lstrip ? spaces_before(s, start, c->done) : start;
-        c->end = a->rstrip ? spaces_after(s, end) : end;
-        c->id = a->id;
+        place(c, a, start, end);
         return true;
     }
     return false;

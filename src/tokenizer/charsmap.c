@@ -73,7 +73,8 @@ static size_t grapheme(const char *s, size_t n)
 }
 
 /* As tokenizer.json files mean it: clusters under six bytes are looked up whole, by their shortest mapped
- * prefix; otherwise each character is. */
+ * prefix; otherwise each character is. What replaces the first character that leaves anything counts as
+ * coming from the beginning: the reference forgets characters that vanish before it. */
 bool qn_norm_charsmap(const qn_norm *step, qn_tok_text in, qn_buf *out, size_t *zero)
 {
     qn_tok_str to;
@@ -84,22 +85,19 @@ bool qn_norm_charsmap(const qn_norm *step, qn_tok_text in, qn_buf *out, size_t *
         uint32_t cp;
         bool simple = (unsigned char)*s < 0x80 && *s != '\r' &&
                       (at + 1 == in.n || (unsigned char)s[1] < 0x80);
+        bool first = in.zero > 0 && (at < in.zero || out->len == 0), whole = false;
         if (at >= cluster_end) {
             len = simple ? 1 : grapheme(s, in.n - at);
             cluster_end = at + len;
-            if (len < 6 && qn_charsmap_find(&step->map, s, len, true, &to)) {
-                qn_buf_add(out, to.s, to.n);
-                *zero = at < in.zero ? out->len : *zero;
-                continue;
-            }
+            whole = len < 6 && qn_charsmap_find(&step->map, s, len, true, &to);
         }
-        /* Inside a longer cluster, or one that is not mapped: character by character. */
-        len = (size_t)qn_utf8_decode(s, in.n - at, &cp);
-        if (qn_charsmap_find(&step->map, s, len, true, &to))
-            qn_buf_add(out, to.s, to.n);
-        else
-            qn_buf_add(out, s, len);
-        *zero = at < in.zero ? out->len : *zero;
+        if (!whole) { /* inside a longer cluster, or one that is not mapped: character by character */
+            len = (size_t)qn_utf8_decode(s, in.n - at, &cp);
+            if (!qn_charsmap_find(&step->map, s, len, true, &to))
+                to = (qn_tok_str){ s, len };
+        }
+        qn_buf_add(out, to.s, to.n);
+        *zero = first ? out->len : *zero;
     }
     return true;
 }

@@ -61,10 +61,21 @@ static void emit_end(qn_detok *d)
     qn_buf_clear(&d->tail);
 }
 
-/* Replaces every `from` in s by `to`, into out. */
+/* Replaces every `from` in s by `to`, into out. An empty `from` is found beside every character, as the
+ * reference's string search finds it. */
 static void replace_text(const char *s, size_t n, qn_tok_str from, qn_tok_str to, qn_buf *out)
 {
-    while (from.n && n >= from.n) {
+    uint32_t cp;
+    for (size_t at = 0, len; from.n == 0 && at < n; at += len) {
+        len = (size_t)qn_utf8_decode(s + at, n - at, &cp);
+        qn_buf_add(out, to.s, to.n);
+        qn_buf_add(out, s + at, len);
+    }
+    if (from.n == 0) {
+        qn_buf_add(out, to.s, to.n);
+        return;
+    }
+    while (n >= from.n) {
         const char *at = memmem(s, n, from.s, from.n);
         if (!at)
             break;
@@ -260,7 +271,9 @@ static void byte_fallback(qn_detok *d, size_t i, const char *s, size_t n)
         return;
     }
     qn_buf_char(&d->state[i].held, (char)byte);
-    if (d->streaming)
+    /* A run is one token to what follows: it may go in parts only where tokens are joined anyway. */
+    bool joined_next = i + 1 == d->t->n_dec || d->t->dec[i + 1].op == QN_DEC_FUSE;
+    if (d->streaming && joined_next)
         send_run(d, i, false);
 }
 

@@ -130,6 +130,7 @@ typedef struct qn_matcher {
     qn_trie trie; /* values index qn_tokenizer.added */
     bool first[256];
     bool any;
+    const qn_added *empty; /* a token whose text normalizes to nothing, NULL: none */
 } qn_matcher;
 
 /* ---- decoder ---- */
@@ -284,7 +285,8 @@ typedef struct qn_cutter {
     bool parse;
     size_t at, done;   /* where to look on; where the last token ended */
     size_t start, end; /* of the token found, white space it swallowed included */
-    int32_t id;
+    size_t last_end;   /* of the text matched last, before any stripping; 0 before the first */
+    int32_t id;        /* -1: the text is cut here, but nothing is left of the token */
 } qn_cutter;
 bool qn_added_next(const qn_tokenizer *t, qn_cutter *c); /* false: no more */
 

@@ -134,8 +134,9 @@ static int load_bpe(qn_tokenizer *t, const qn_json *m, qn_error *err)
         return qn_fail(err, QN_ERR_LIMIT,
                        "tokenizer.json: model: a subword prefix or suffix over %d bytes",
                        MAX_AFFIX);
-    /* When mapping bytes is the last thing that happens to the text, symbols are looked up by byte. */
-    if (t->n_pre && t->pre[t->n_pre - 1].op == QN_PRE_BYTE_LEVEL) {
+    /* When mapping bytes is the last thing that happens to the text, symbols are looked up by byte. Byte
+     * pieces stand for the bytes of the mapped text, so a model that falls back on them must see that. */
+    if (!o.byte_fallback && t->n_pre && t->pre[t->n_pre - 1].op == QN_PRE_BYTE_LEVEL) {
         t->pre[t->n_pre - 1].deferred = true;
         o.raw_bytes = true;
     }

@@ -448,8 +448,20 @@ static int read_frame(loader *l, const qn_json *v, const char *key, qn_ids *fram
     return rc;
 }
 
+/* Whether an earlier processor already put ids round the text. The reference would then take its parts
+ * for several texts; no published file does that, and it is refused. */
+static bool framed(const loader *l)
+{
+    if (l->t->n_post > 1)
+        qn_fail(l->err, QN_ERR_UNSUPPORTED,
+                "tokenizer.json: post_processor: a second processor that adds tokens");
+    return l->t->n_post > 1;
+}
+
 static int post_template(loader *l, const qn_json *v)
 {
+    if (framed(l))
+        return QN_ERR_UNSUPPORTED;
     qn_ids frame = { 0 }, pair = { 0 }, segment = { 0 }, unused = { 0 };
     int rc = read_frame(l, v, "single", &frame, &unused);
     if (rc == QN_OK)
@@ -477,6 +489,8 @@ static int32_t pair_id(const qn_json *v, const char *key)
 /* cls A sep B sep, where RoBERTa's kind has a second sep between the texts and one segment for all. */
 static int cls_and_sep(loader *l, const qn_json *v, bool roberta)
 {
+    if (framed(l))
+        return QN_ERR_UNSUPPORTED;
     int32_t cls = pair_id(v, "cls"), sep = pair_id(v, "sep");
     if (cls < 0 || sep < 0)
         return wrong(l, "cls or sep");

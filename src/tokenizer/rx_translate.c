@@ -17,9 +17,12 @@
     "1fff}"                                                                                        \
     "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{"   \
     "10ffff}"
-#define WORD                                                                                       \
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}"     \
+/* Inside brackets a word's characters are letters, marks, digits and connectors; by itself \w also takes
+ * the Latin-1 superscripts and fractions. */
+#define WORD_CLASS                                                                                 \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}"                                         \
     "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+#define WORD        WORD_CLASS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 #define MAX_NESTING 16
 
 typedef struct reader {
@@ -112,14 +115,17 @@ static int escape(reader *r, bool in_class, qn_buf *out, qn_buf *apart)
     char c = *r->p++;
     const char *set = c == 's'   ? SPACE
                       : c == 'S' ? NOT_SPACE
-                      : c == 'w' ? WORD
+                      : c == 'w' ? (in_class ? WORD_CLASS : WORD)
                       : c == 'h' ? "0-9a-fA-F"
                                  : NULL;
     if (set) {
         qn_buf_printf(out, in_class ? "%s" : "[%s]", set);
     } else if (c == 'W' || c == 'H') {
         qn_buf *to = in_class ? apart : out;
-        qn_buf_printf(to, "%s[^%s]", in_class ? "|" : "", c == 'W' ? WORD : "0-9a-fA-F");
+        qn_buf_printf(to, "%s[^%s]", in_class ? "|" : "",
+                      c != 'W'   ? "0-9a-fA-F"
+                      : in_class ? WORD_CLASS
+                                 : WORD);
     } else if (!in_class && (c == 'b' || c == 'B')) {
         const char *a = c == 'b' ? "!" : "=", *b = c == 'b' ? "=" : "!";
         qn_buf_printf(out, "(?:(?<=[" WORD "])(?%s[" WORD "])|(?<![" WORD "])(?%s[" WORD "]))", a,
@@ -135,6 +141,46 @@ static int escape(reader *r, bool in_class, qn_buf *out, qn_buf *apart)
         qn_buf_char(out, c);
     }
     return QN_OK;
+}
+
+/* [:name:] or [:^name:] within a class; "[:" is next but for the bracket. The names mean Unicode's sets,
+ * where PCRE2 keeps some of them narrower. */
+static int posix_set(reader *r, qn_buf *set, qn_buf *apart)
+{
+    static const char *const known[][2] = {
+        { "alpha", "\\p{Alphabetic}" },
+        { "alnum", "\\p{Alphabetic}\\p{Nd}" },
+        { "upper", "\\p{Uppercase}" },
+        { "lower", "\\p{Lowercase}" },
+        { "punct", "\\p{P}\\p{S}" },
+        { "digit", "\\p{Nd}" },
+        { "cntrl", "\\p{Cc}" },
+        { "space", SPACE },
+        { "blank", "\\t\\p{Zs}" },
+        { "word", WORD_CLASS },
+        { "xdigit", "0-9a-fA-F" },
+        { "ascii", "\\x{0}-\\x{7f}" },
+        { "graph", "\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}\\p{Cf}\\p{Co}" },
+        { "print", "\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}\\p{Cf}\\p{Co}\\p{Zs}" },
+    };
+    const char *close = memmem(r->p, (size_t)(r->end - r->p), ":]", 2);
+    if (!close)
+        return bad(r, "[: without :]");
+    const char *from = r->p + 1;
+    bool not = from < close && *from == '^';
+    from += not ;
+    r->p = close + 2;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strlen(known[i][0]) != (size_t)(close - from) ||
+            strncasecmp(known[i][0], from, strlen(known[i][0])) != 0)
+            continue;
+        if (not )
+            qn_buf_printf(apart, "|[^%s]", known[i][1]);
+        else
+            qn_buf_str(set, known[i][1]);
+        return QN_OK;
+    }
+    return bad(r, "unknown name in [: :]");
 }
 
 static int class_body(reader *r, qn_buf *out);
@@ -153,12 +199,7 @@ static int class_operand(reader *r, bool first, qn_buf *set, qn_buf *apart)
         if (c == '\\') {
             rc = escape(r, true, set, apart);
         } else if (c == '[' && r->p < r->end && *r->p == ':') {
-            const char *close = memmem(r->p, (size_t)(r->end - r->p), ":]", 2);
-            if (!close)
-                return bad(r, "[: without :]");
-            qn_buf_char(set, '[');
-            qn_buf_add(set, r->p, (size_t)(close + 2 - r->p));
-            r->p = close + 2;
+            rc = posix_set(r, set, apart);
         } else if (c == '[') {
             qn_buf_char(apart, '|');
             rc = class_body(r, apart);

@@ -246,7 +246,8 @@ static int encode_between(const qn_tokenizer *t, qn_scratch *x, qn_tok_text in, 
     while (rc == QN_OK && qn_added_next(t, &c)) {
         if (c.start > c.done)
             rc = encode_plain(t, x, part(s, c.done, c.start), out);
-        qn_ids_add(out, c.id);
+        if (c.id >= 0)
+            qn_ids_add(out, c.id);
     }
     if (rc == QN_OK && c.done < s.n)
         rc = encode_plain(t, x, part(s, c.done, s.n), out);
@@ -264,7 +265,8 @@ static int encode_text(const qn_tokenizer *t, qn_scratch *x, qn_tok_str text, bo
     while (rc == QN_OK && qn_added_next(t, &c)) {
         if (c.start > c.done)
             rc = encode_between(t, x, part(s, c.done, c.start), parse, out);
-        qn_ids_add(out, c.id);
+        if (c.id >= 0)
+            qn_ids_add(out, c.id);
     }
     if (rc == QN_OK && c.done < s.n)
         rc = encode_between(t, x, part(s, c.done, s.n), parse, out);
@@ -296,7 +298,7 @@ static int encode_with(const qn_tokenizer *t, qn_scratch *x, qn_tok_str text, un
     bool parse = flags & QN_ENCODE_PARSE;
     x->failed = false;
     qn_tok_str s = clean(x, text.s, text.n);
-    if (!(flags & QN_ENCODE_SPECIAL) || t->n_post == 0)
+    if (!(flags & QN_ENCODE_SPECIAL) || !t->post)
         return encode_text(t, x, s, parse, out);
     int rc = QN_OK;
     for (size_t i = 0; i < t->n_post && rc == QN_OK; i++) {

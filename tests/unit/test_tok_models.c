@@ -235,6 +235,13 @@ static void test_refusals_name_the_field(void **state)
           "\"Odd\"}}",
           "behavior" },
         { "{\"decoder\":{\"type\":\"Bar\"}," MODEL("}}"), "Bar" },
+        { "{\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"BertProcessing\","
+          "\"cls\":[\"a\",1],\"sep\":[\"b\",2]},{\"type\":\"BertProcessing\",\"cls\":[\"a\",1],"
+          "\"sep\":[\"b\",2]}]}," MODEL("}}"),
+          "second processor" },
+        { "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[[:odd:]]\"},"
+          "\"behavior\":\"Removed\"}}",
+          "[: :]" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         qn_error err = { 0 };
