@@ -135,7 +135,7 @@ static outcome quern(const char *args)
     char *err = qn_arena_printf(&arena, "%s/err", home_dir);
     setenv("M", model_dir, 1);
     char *line =
-        qn_arena_printf(&arena, "timeout 60 %s/quern %s >%s 2>%s", QUERN_BINARY, args, out, err);
+        qn_arena_printf(&arena, "timeout 300 %s/quern %s >%s 2>%s", QUERN_BINARY, args, out, err);
     int status = system(line);
     assert_true(WIFEXITED(status));
     return (outcome){ WEXITSTATUS(status), read_all(out), read_all(err) };
