@@ -137,6 +137,8 @@ static qn_val route(qn_build *b, const char *name, qn_val x, const qn_moe *m)
     int32_t n = m->n_experts + m->n_identity;
     const qn_weight *bias = m->bias ? qn_part_find(b, qn_part_name(b, name, m->bias), "") : NULL;
     if (m->bias && !bias)
+        bias = qn_part_find(b, qn_part_name(b, name, m->bias), ".bias");
+    if (m->bias && !bias)
         qn_graph_fail(b->g, QN_ERR_FORMAT, "tensor %s is missing", qn_part_name(b, name, m->bias));
     if (bias && bias->n_dims == 2 && bias->dim[0] == 1) /* a row is as good as a vector */
         bias = qn_part_row(b, bias);

@@ -70,6 +70,27 @@ static const name_row sink_moe_names[] = {
     { NULL, NULL },
 };
 
+/* Latent attention, in the two forms that converters gave its second product, and experts beside shared ones. */
+static const name_row latent_names[] = {
+    { "attn_q_a", "self_attn.q_a_proj" },
+    { "attn_q_a_norm", "self_attn.q_a_layernorm" },
+    { "attn_q_b", "self_attn.q_b_proj" },
+    { "attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa" },
+    { "attn_kv_a_norm", "self_attn.kv_a_layernorm" },
+    { "attn_kv_b", "self_attn.kv_b_proj" },
+    { "attn_k_b", "self_attn.embed_q" },
+    { "attn_v_b", "self_attn.unembed_out" },
+    { "ffn_gate_inp", "mlp.gate" },
+    { "exp_probs_b", "mlp.gate.e_score_correction_bias" },
+    { "ffn_gate_exps", "mlp.switch_mlp.gate_proj" },
+    { "ffn_up_exps", "mlp.switch_mlp.up_proj" },
+    { "ffn_down_exps", "mlp.switch_mlp.down_proj" },
+    { "ffn_gate_shexp", "mlp.shared_experts.gate_proj" },
+    { "ffn_up_shexp", "mlp.shared_experts.up_proj" },
+    { "ffn_down_shexp", "mlp.shared_experts.down_proj" },
+    { NULL, NULL },
+};
+
 /* Norms before and after both halves of a layer. */
 static const name_row gemma2_names[] = {
     { "ffn_norm", "pre_feedforward_layernorm" },
@@ -116,6 +137,21 @@ static const key_row qwen_moe_keys[] = {
     { NULL, NULL, INT },
 };
 
+static const key_row latent_keys[] = {
+    { "attention.kv_lora_rank", "kv_lora_rank", INT },
+    { "attention.q_lora_rank", "q_lora_rank", INT },
+    { "rope.dimension_count", "qk_rope_head_dim", INT },
+    { "leading_dense_block_count", "first_k_dense_replace", INT },
+    { "expert_count", "n_routed_experts", INT },
+    { "expert_used_count", "num_experts_per_tok", INT },
+    { "expert_feed_forward_length", "moe_intermediate_size", INT },
+    { "expert_shared_count", "n_shared_experts", INT },
+    { "expert_weights_scale", "routed_scaling_factor", NUM },
+    { "expert_group_count", "n_group", INT },
+    { "expert_group_used_count", "topk_group", INT },
+    { NULL, NULL, INT },
+};
+
 static const key_row gemma3_keys[] = {
     { "rope.freq_base_swa", "rope_local_base_freq", NUM },
     { NULL, NULL, INT },
@@ -130,7 +166,9 @@ struct qn_gguf_arch {
     const char
         *extra; /* members that hold for every file of the architecture, with a leading comma */
     const char *rope_extra; /* the same within rope_scaling, where there is one */
-    bool permuted;          /* q and k rows were permuted for neighbouring rotary pairs */
+    const char *
+        softmax_type; /* of latent attention: model_type when experts are scored so, not by a sigmoid */
+    bool permuted;  /* q and k rows were permuted for neighbouring rotary pairs */
     int odd_layers; /* layer count of the one size whose query scale is width / heads, 0 = none */
 };
 
@@ -166,6 +204,13 @@ static const qn_gguf_arch archs[] = {
       .act_key = "hidden_act",
       .act = "silu",
       .rope_extra = ",\"truncate\":false" },
+    { .name = "deepseek2",
+      .model_type = "deepseek_v3",
+      .softmax_type = "deepseek_v2",
+      .names = latent_names,
+      .keys = latent_keys,
+      .act_key = "hidden_act",
+      .act = "silu" },
     { .name = "gemma",
       .model_type = "gemma",
       .act_key = "hidden_activation",
@@ -291,6 +336,12 @@ static void put_int(writer *w, const char *key, int64_t v)
     qn_buf_printf(&w->b, "%lld", (long long)v);
 }
 
+static void put_bool(writer *w, const char *key, bool v)
+{
+    put_key(w, key);
+    qn_buf_str(&w->b, v ? "true" : "false");
+}
+
 /* The shortest text that reads back as the same float: 1e-05, not 9.99999974e-06. */
 static void put_float(writer *w, const char *key, double d)
 {
@@ -349,6 +400,18 @@ static void put_attention_factor(writer *w, qn_gguf_str type)
     put_float(w, "attention_factor", factor);
 }
 
+/* YaRN's factor on the scores of latent attention: a tenth of the config's number, which stands there twice, so
+ * that the positions themselves get none. */
+static void put_score_factor(writer *w)
+{
+    double tenth;
+    if (!w->arch->softmax_type ||
+        !qn_gguf_value_num(get(w, "rope.scaling.yarn_log_multiplier"), &tenth))
+        return;
+    put_float(w, "mscale", 10 * tenth);
+    put_float(w, "mscale_all_dim", 10 * tenth);
+}
+
 /* rope.scaling.* as the object that configs have. "none" and absence give no object. */
 static void put_rope_scaling(writer *w)
 {
@@ -369,6 +432,7 @@ static void put_rope_scaling(writer *w)
         qn_json_put_str(&w->b, type.p, type.n);
         put_rows(w, rows);
         put_attention_factor(w, type);
+        put_score_factor(w);
         qn_buf_printf(&w->b, "%s}", w->arch->rope_extra ? w->arch->rope_extra : "");
     } else if (qn_gguf_value_num(get(w, "rope.scale_linear"), &factor) && factor != 1) {
         put_key(w, "rope_scaling"); /* what old files said it with */
@@ -376,6 +440,36 @@ static void put_rope_scaling(writer *w)
         put_float(w, "factor", factor);
         qn_buf_char(&w->b, '}');
     }
+}
+
+/* How the experts of latent families are scored: 1 a softmax, 2 a sigmoid; old files do not say, and are of the
+ * version that has the first. */
+static bool is_softmax(const writer *w)
+{
+    int64_t scoring = 1;
+    qn_gguf_value_int(get(w, "expert_gating_func"), &scoring);
+    return w->arch->softmax_type && scoring == 1;
+}
+
+/* Latent attention: sizes of a head before its keys and values became latent rows, which the usual keys describe,
+ * and how its experts are chosen. */
+static void put_latent(writer *w)
+{
+    int64_t key = 0, value = 0, rot = 0, norm = 0, groups = 0;
+    if (!qn_gguf_value_int(get(w, "attention.key_length_mla"), &key))
+        qn_gguf_value_int(get(w, "attention.key_length"), &key);
+    if (!qn_gguf_value_int(get(w, "attention.value_length_mla"), &value))
+        qn_gguf_value_int(get(w, "attention.value_length"), &value);
+    qn_gguf_value_int(get(w, "rope.dimension_count"), &rot);
+    put_int(w, "qk_nope_head_dim", key > rot ? key - rot : 0);
+    put_int(w, "v_head_dim", value);
+    qn_gguf_value_int(get(w, "expert_weights_norm"), &norm);
+    put_bool(w, "norm_topk_prob", norm != 0);
+    qn_gguf_value_int(get(w, "expert_group_count"), &groups);
+    put_key(w, "topk_method");
+    qn_buf_str(&w->b, !is_softmax(w) ? "\"noaux_tc\""
+                      : groups > 1   ? "\"group_limited_greedy\""
+                                     : "\"greedy\"");
 }
 
 /* Sizes of a head: what is rotated, what values have, what the query is scaled by. */
@@ -447,12 +541,6 @@ static void put_special_ids(writer *w)
     qn_buf_char(&w->b, ']');
 }
 
-static void put_bool(writer *w, const char *key, bool v)
-{
-    put_key(w, key);
-    qn_buf_str(&w->b, v ? "true" : "false");
-}
-
 const qn_json *qn_gguf_hf_config(const qn_gguf_arch *arch, const qn_gguf *g, qn_arena *a,
                                  qn_error *err)
 {
@@ -460,11 +548,15 @@ const qn_json *qn_gguf_hf_config(const qn_gguf_arch *arch, const qn_gguf *g, qn_
     int64_t experts = 0;
     qn_gguf_value_int(get(&w, "expert_count"), &experts);
     bool moe = experts > 0 && arch->moe_type;
-    qn_buf_printf(&w.b, "{\"model_type\":\"%s\"", moe ? arch->moe_type : arch->model_type);
+    const char *type = moe ? arch->moe_type : arch->model_type;
+    qn_buf_printf(&w.b, "{\"model_type\":\"%s\"", is_softmax(&w) ? arch->softmax_type : type);
     put_rows(&w, common_keys);
     if (experts > 0 || !arch->moe_type)
         put_rows(&w, arch->keys);
-    put_head_sizes(&w);
+    if (arch->softmax_type)
+        put_latent(&w);
+    else
+        put_head_sizes(&w);
     put_rope_scaling(&w);
     put_window_pattern(&w);
     put_vocab(&w);

@@ -342,6 +342,39 @@ static void fp8_and_mxfp4_of_other_tools(void **state)
     qn_arena_free(&a);
 }
 
+/* Elements of one, two and four bytes change places; a second call gives the same copy. */
+static void stacks_transposed(void **state)
+{
+    qn_arena a = { 0 };
+    const spec s[] = { { "x", QN_F32, { 1 }, 0 } };
+    qn_checkpoint *c = opened(model(&a, state, "{}", s, COUNT(s)));
+    qn_error err = { 0 };
+    const uint32_t wide[12] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+    const uint16_t half[12] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+    for (int i = 0; i < 2; i++) {
+        qn_weight w = { .name = i ? "half" : "wide",
+                        .dim = { 2, 2, 3 },
+                        .n_dims = 3,
+                        .layout = i ? QN_BF16 : QN_F32,
+                        .data = i ? (const void *)half : (const void *)wide };
+        const qn_weight *t = qn_checkpoint_transposed(c, &w, &err);
+        assert_true(t && t->dim[0] == 2 && t->dim[1] == 3 && t->dim[2] == 2);
+        assert_ptr_equal(qn_checkpoint_transposed(c, &w, &err), t);
+        for (uint32_t k = 0; k < 12; k++) { /* [e][row][column] from [e][column][row] */
+            uint32_t want = k / 6 * 6 + k % 2 * 3 + k % 6 / 2;
+            uint32_t got = i ? ((const uint16_t *)t->data)[k] : ((const uint32_t *)t->data)[k];
+            assert_int_equal(got, want);
+        }
+    }
+    qn_weight packed = {
+        .name = "p", .dim = { 2, 2, 32 }, .n_dims = 3, .layout = QN_Q8_0, .data = wide
+    };
+    assert_null(qn_checkpoint_transposed(c, &packed, &err));
+    assert_non_null(strstr(err.msg, "packed"));
+    qn_checkpoint_close(c);
+    qn_arena_free(&a);
+}
+
 static void experts_stack(void **state)
 {
     qn_arena a = { 0 };
@@ -414,6 +447,7 @@ int main(void)
         cmocka_unit_test(microscaling_modes_by_shape_and_by_name),
         cmocka_unit_test(fp8_and_mxfp4_of_other_tools),
         cmocka_unit_test(experts_stack),
+        cmocka_unit_test(stacks_transposed),
         cmocka_unit_test(misaligned_tensors_are_moved),
     };
     return cmocka_run_group_tests(tests, scratch_open, scratch_close);
