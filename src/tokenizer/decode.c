@@ -221,12 +221,18 @@ static void replace_token(qn_detok *d, size_t i, const char *s, size_t n)
     qn_buf out = { 0 };
     size_t done = 0;
     uint32_t cp;
+    bool any = false;
     while (q.from <= n && qn_regex_next(k->re, &d->rx, &q) > 0) {
+        q.from = q.e;
+        if (q.s == q.e) { /* an empty match: look further on, and none right behind a match */
+            q.from += q.e < n ? (size_t)qn_utf8_decode(s + q.e, n - q.e, &cp) : 1;
+            if (any && q.s == done)
+                continue;
+        }
         qn_buf_add(&out, s + done, q.s - done);
         qn_buf_add(&out, k->text, k->n_text);
-        done = q.from = q.e;
-        if (q.s == q.e) /* an empty match: look further on */
-            q.from += q.e < n ? (size_t)qn_utf8_decode(s + q.e, n - q.e, &cp) : 1;
+        done = q.e;
+        any = true;
     }
     qn_buf_add(&out, s + done, n - done);
     feed(d, i + 1, qn_buf_cstr(&out), out.len);

@@ -1,5 +1,6 @@
 /* load_path.c - a tokenizer from a file or a model's folder, with the side files that say which tokens
  * begin and end a text, which ones were added later, and how a chat is written. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -112,8 +113,6 @@ int qn_tok_load_sidecars(qn_tokenizer *t, const char *dir, qn_error *err)
     return rc;
 }
 
-/* Tokens a slow tokenizer keeps beside its sentencepiece or rank file: {"32000": {"content": ...}}. Must
- * come before the tokenizer is finished, so the loaders of those files call it. */
 static int load_json_file(qn_tokenizer *t, const char *path, qn_error *err)
 {
     qn_map map;
@@ -125,13 +124,65 @@ static int load_json_file(qn_tokenizer *t, const char *path, qn_error *err)
     return rc == QN_OK ? rc : qn_fail_in(err, rc, "%s", path);
 }
 
-static int load_spm_file(qn_tokenizer *t, const char *path, qn_error *err)
+/* One token of a side file; `v` holds its switches, or is only its id. */
+static int put_beside(qn_tokenizer *t, qn_tok_str text, int64_t id, const qn_json *v, qn_error *err)
+{
+    if (id < 0 || id > INT32_MAX)
+        return qn_fail(err, QN_ERR_FORMAT, "added token \"%.60s\": its id is no id", text.s);
+    return qn_added_put(
+        t,
+        &(qn_added){ .s = text.s,
+                     .n = (uint32_t)text.n,
+                     .id = (int32_t)id,
+                     .special = qn_json_bool(qn_json_get(v, "special"), false),
+                     .single_word = qn_json_bool(qn_json_get(v, "single_word"), false),
+                     .lstrip = qn_json_bool(qn_json_get(v, "lstrip"), false),
+                     .rstrip = qn_json_bool(qn_json_get(v, "rstrip"), false) },
+        err);
+}
+
+/* Tokens that a sentencepiece model's folder keeps beside it: {"32000": {"content": ...}} in
+ * tokenizer_config.json, and in older folders {"<text>": 32000} in added_tokens.json. They come before the
+ * model's own, so that they count for a text that both name. */
+static int added_beside(qn_tokenizer *t, const char *dir, qn_error *err)
+{
+    qn_arena a = { 0 };
+    const qn_json *config, *older;
+    int rc = side_file(&a, dir, "tokenizer_config.json", &config, err);
+    if (rc == QN_OK)
+        rc = side_file(&a, dir, "added_tokens.json", &older, err);
+    const qn_json *list = rc == QN_OK ? qn_json_get(config, "added_tokens_decoder") : NULL;
+    bool newer = qn_json_is(list, QN_JSON_OBJECT);
+    for (uint32_t i = 0; newer && i < list->n && rc == QN_OK; i++) {
+        const qn_json *v = &list->items[i], *text = qn_json_get(v, "content");
+        char *end;
+        int64_t id = strtoll(v->key, &end, 10);
+        if (!qn_json_is(text, QN_JSON_STR) || end == v->key || *end)
+            rc = qn_fail(err, QN_ERR_FORMAT,
+                         "%s/tokenizer_config.json: added_tokens_decoder: \"%.60s\" is malformed",
+                         dir, v->key);
+        else if (text->n)
+            rc = put_beside(t, (qn_tok_str){ text->s, text->n }, id, v, err);
+    }
+    for (uint32_t i = 0; rc == QN_OK && !newer && qn_json_is(older, QN_JSON_OBJECT) && i < older->n;
+         i++) {
+        const qn_json *v = &older->items[i];
+        if (v->key_len)
+            rc = put_beside(t, (qn_tok_str){ v->key, v->key_len }, qn_json_int(v, -1), NULL, err);
+    }
+    qn_arena_free(&a);
+    return rc;
+}
+
+static int load_spm_file(qn_tokenizer *t, const char *path, const char *dir, qn_error *err)
 {
     qn_map map;
     int rc = qn_map_open(&map, path, err);
     if (rc != QN_OK)
         return rc;
-    rc = qn_tok_load_spm(t, map.data, map.size, err);
+    rc = added_beside(t, dir, err);
+    if (rc == QN_OK)
+        rc = qn_tok_load_spm(t, map.data, map.size, err);
     qn_map_close(&map);
     return rc == QN_OK ? rc : qn_fail_in(err, rc, "%s", path);
 }
@@ -165,7 +216,7 @@ static int load_file(qn_tokenizer *t, const char *path, const char *dir, qn_erro
     if (is_rank_file(path))
         return load_tiktoken_file(t, path, dir, err);
     if (qn_ends_with(path, ".model"))
-        return load_spm_file(t, path, err);
+        return load_spm_file(t, path, dir, err);
     return load_json_file(t, path, err);
 }
 

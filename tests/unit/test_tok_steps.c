@@ -140,6 +140,8 @@ static const step_case pre_tokenizers[] = {
 
 /* The tokens, each ended by a bar. */
 static const step_case decoders[] = {
+    { "{'type':'Replace','pattern':{'Regex':'a*'},'content':'-'}", "baac~", "-b-c-" },
+    { "{'type':'Replace','pattern':{'Regex':'a*'},'content':'-'}", "aa~", "-" },
     { "null", "a~b~", "a b" },
     { "{'type':'ByteLevel','add_prefix_space':true,'trim_offsets':true,'use_regex':true}", "\304\240a~\303\203~\302\251~", " a\303\251" },
     { "{'type':'ByteLevel','add_prefix_space':true,'trim_offsets':true,'use_regex':true}", "\303\203~x~", "\357\277\275x" },
