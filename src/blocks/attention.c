@@ -23,12 +23,25 @@ static qn_val norm_each(qn_build *b, const char *block, const char *leaf, qn_val
     return QN_ADD(b->g, &qn_op_norm, &attr, x, qn_graph_weight(b->g, w));
 }
 
+/* RMS norm of heads by a matrix with a row for each. */
+static qn_val norm_own(qn_build *b, const char *block, const char *leaf, qn_val x, const qn_attn *a)
+{
+    if (qn_failed(b))
+        return x;
+    qn_shape in = qn_shape_of(b->g, x);
+    const qn_attr_norm attr = { .eps = a->norm_eps, .group = a->head_dim };
+    qn_val w = qn_part_numbers(b, block, leaf, (qn_part_shape){ 0, qn_shape_width(&in) }, NULL);
+    return qn_failed(b) ? x : QN_ADD(b->g, &qn_op_norm, &attr, x, w);
+}
+
 static qn_val norm_heads(qn_build *b, const char *block, const char *leaf, qn_val x,
                          const qn_attn *a)
 {
     qn_attr_norm attr = { .eps = a->norm_eps };
     if (a->qk_norm == QN_QK_EACH)
         return norm_each(b, block, leaf, x, a);
+    if (a->qk_norm == QN_QK_OWN)
+        return norm_own(b, block, leaf, x, a);
     if (a->qk_norm != QN_QK_FULL)
         attr.group = a->head_dim;
     if (a->qk_norm == QN_QK_BARE)

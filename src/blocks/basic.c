@@ -1,4 +1,5 @@
 /* basic.c - embedding, norms, element-wise parts and the head. */
+#include <math.h>
 #include <string.h>
 
 #include "blocks/parts.h"
@@ -46,6 +47,17 @@ qn_val qn_scale(qn_build *b, qn_val x, float factor)
         return x;
     back_to_scope(b);
     return QN_ADD(b->g, &qn_op_scale, &(qn_attr_scale){ factor }, x);
+}
+
+qn_val qn_concat(qn_build *b, qn_val x, qn_val y)
+{
+    back_to_scope(b);
+    return QN_ADD(b->g, &qn_op_join, &(qn_attr_join){ 1 }, x, y);
+}
+
+float qn_inverse_root(float x)
+{
+    return 1 / sqrtf(x);
 }
 
 float qn_bf16_round(float x)
@@ -98,6 +110,12 @@ qn_val qn_rms_norm1(qn_build *b, const char *name, qn_val x, float eps)
     return qn_part_norm(b, name, "", x, &attr);
 }
 
+qn_val qn_rms_norm_less(qn_build *b, const char *name, qn_val x, float eps, float less)
+{
+    qn_attr_norm attr = { .eps = eps, .offset = less };
+    return qn_part_norm(b, name, "", x, &attr);
+}
+
 qn_val qn_layer_norm(qn_build *b, const char *name, qn_val x, float eps)
 {
     return qn_part_norm(b, name, "", x, &(qn_attr_norm){ .eps = eps, .center = true });
@@ -122,7 +140,7 @@ qn_val qn_head(qn_build *b, const char *name, qn_val x, const qn_config *c)
     /* The head's name is whole: it stands beside the model, not within its scope. */
     const char *tensor = qn_arena_printf(&b->g->arena, "%s.weight", name);
     qn_config_used(c, "tie_word_embeddings");
-    bool silent = !qn_config_has(c, "tie_word_embeddings");
+    bool silent = !qn_config_has(c, "tie_word_embeddings") && !qn_config_has(c, "tie_embedding");
     bool has_head = !c->tied && qn_checkpoint_weight(b->ck, tensor);
     bool tied = c->tied || (silent && !has_head);
     if (!tied && !has_head && qn_checkpoint_is_bare(b->ck))

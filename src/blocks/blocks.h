@@ -47,6 +47,8 @@ qn_val qn_linear(qn_build *b, const char *name, qn_val x, int64_t n_out);
 qn_val qn_add(qn_build *b, qn_val x, qn_val y);
 qn_val qn_mul(qn_build *b, qn_val x, qn_val y);       /* y [n_tok, width], [width] or [n_tok, 1] */
 qn_val qn_scale(qn_build *b, qn_val x, float factor); /* x itself when factor is 1 */
+qn_val qn_concat(qn_build *b, qn_val x, qn_val y);    /* columns of x, then those of y */
+float qn_inverse_root(float x);                       /* 1 / sqrt(x), as scores are scaled */
 /* A factor as models that were computed in bf16 have it. */
 float qn_bf16_round(float x);
 qn_val qn_activate(qn_build *b, qn_val x, qn_act act);
@@ -61,6 +63,8 @@ qn_val qn_rms_norm(qn_build *b, const char *name, qn_val x, float eps);
 /* The same with the stored weight meaning w - 1, unless the file says that 1 was added already. */
 qn_val qn_rms_norm1(qn_build *b, const char *name, qn_val x, float eps);
 /* Weight and bias each as present; neither is a norm without parameters. */
+/* The same with a stored weight of w - `less`. */
+qn_val qn_rms_norm_less(qn_build *b, const char *name, qn_val x, float eps, float less);
 qn_val qn_layer_norm(qn_build *b, const char *name, qn_val x, float eps);
 /* Its weight stored less one, as in qn_rms_norm1. */
 qn_val qn_layer_norm1(qn_build *b, const char *name, qn_val x, float eps);
@@ -72,6 +76,7 @@ typedef enum qn_qk_norm {
     QN_QK_HEAD,  /* RMS norm of every head of q and k, weight [head_dim] */
     QN_QK_HEAD1, /* the same with a stored weight of w - 1 */
     QN_QK_EACH,  /* LayerNorm of every head with a weight of its own: "<q_norm>.norms.<head>" */
+    QN_QK_OWN,   /* RMS norm of every head with weights of its own: a tensor [n_heads, head_dim] */
     QN_QK_BARE,  /* RMS norm of every head, without weights */
     QN_QK_FULL   /* RMS norm over all heads together, weight [n_heads * head_dim] */
 } qn_qk_norm;
@@ -169,7 +174,8 @@ qn_val qn_ssm1_mixer(qn_build *b, const char *name, qn_val x, const qn_ssm1 *a);
 /* Of the second kind: one decay a head, B and C of their own products, shared by groups of heads. */
 typedef struct qn_ssm2 {
     int n_heads, head_dim, n_groups, d_state, kernel;
-    bool proj_bias, conv_bias;
+    bool proj_bias, conv_bias,
+        out_bias;         /* of in_proj, conv1d, out_proj: as the file must have it */
     float dt_min, dt_max; /* dt after softplus is kept within; dt_max 0 = no bound */
     enum {
         QN_GATE_THEN_NORM,
@@ -182,6 +188,14 @@ typedef struct qn_ssm2 {
 
 /* [z | x B C | dt] = in_proj; x B C = silu(conv1d(x B C)); out_proj(norm(scan, z)), groups normed apart. */
 qn_val qn_ssm2_mixer(qn_build *b, const char *name, qn_val x, const qn_ssm2 *a);
+
+/* Between the two: one decay a head, but dt, B and C are products of the convolved x, normed each. z and x
+ * alternate head by head in in_proj; B, C and dt come from bcdt_proj; every head shares B and C. */
+typedef struct qn_ssm3 {
+    int n_heads, head_dim, d_state, dt_rank, kernel;
+    float norm_eps;
+} qn_ssm3;
+qn_val qn_ssm3_mixer(qn_build *b, const char *name, qn_val x, const qn_ssm3 *a);
 
 /* The gated delta rule: q, k and v through short convolutions, q and k of length 1, a memory that fades and is
  * corrected, a norm of every head times an activated gate. The file tells how products are stored: in_proj_qkvz
@@ -218,6 +232,7 @@ qn_val qn_lru_mixer(qn_build *b, const char *name, qn_val x, const qn_lru *a);
  * sets it. */
 typedef struct qn_time_mix {
     int head_dim;
+    int decay_rank, value_rank, learn_rank, gate_rank; /* of the thin products w, v, a and g */
     float norm_eps;
 } qn_time_mix;
 qn_val qn_time_mixer(qn_build *b, const char *name, qn_val x, qn_val *first, const qn_time_mix *a);
@@ -231,9 +246,11 @@ typedef struct qn_mlp {
     qn_act act;
     const char *gate, *up, *down; /* NULL = gate_proj, up_proj, down_proj */
     const char *gate_up;          /* gate above up in one matrix; then gate and up are not read */
-    float gate_scale;             /* on the gate before its activation; 0 = 1 */
-    float limit;                  /* gate at most, and up at most that far from 0; 0 = no limit */
-    bool limit_after;             /* the activated gate is limited, not the gate */
+    int adapter_rank;
+    const char *adapter; /* "<adapter>.0" and ".1": thin matrices whose product adds to gate_up */
+    float gate_scale;    /* on the gate before its activation; 0 = 1 */
+    float limit;         /* gate at most, and up at most that far from 0; 0 = no limit */
+    bool limit_after;    /* the activated gate is limited, not the gate */
 } qn_mlp;
 
 qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m); /* act(gate) * up */

@@ -141,14 +141,17 @@ static qn_val blend(qn_build *b, const char *name, const char *leaf, qn_val x, q
     return qn_failed(b) ? x : add(b, x, mul(b, back, share));
 }
 
+typedef struct thin_of {
+    const char *leaf;
+    int rank;
+} thin_of;
+
 /* Two thin products with an activation between. */
-static qn_val thin(qn_build *b, const char *name, const char *leaf, qn_val x, qn_act a)
+static qn_val thin(qn_build *b, const char *name, thin_of of, qn_val x, qn_act a)
 {
-    const char *in = qn_arena_printf(&b->g->arena, "%s.lora.0", leaf);
-    const char *out = qn_arena_printf(&b->g->arena, "%s.lora.2", leaf);
-    const qn_weight *w = qn_part_find(b, qn_part_name(b, name, in), ".weight");
-    int64_t rank = w && w->n_dims == 2 ? w->dim[0] : 1;
-    qn_val h = qn_part_linear(b, name, in, x, rank, NULL);
+    const char *in = qn_arena_printf(&b->g->arena, "%s.lora.0", of.leaf);
+    const char *out = qn_arena_printf(&b->g->arena, "%s.lora.2", of.leaf);
+    qn_val h = qn_part_linear(b, name, in, x, of.rank, NULL);
     if (a != QN_ACT_NONE && !qn_failed(b))
         h = act(b, h, a);
     return qn_part_linear(b, name, out, h, b->c->d_model, NULL);
@@ -160,13 +163,14 @@ static float rest(float x)
 }
 
 /* The blend of a layer's values with those of the first layer, which it sets. */
-static qn_val blend_values(qn_build *b, const char *name, qn_val v, qn_val xv, qn_val *first)
+static qn_val blend_values(qn_build *b, const char *name, qn_val v, qn_val xv, qn_val *first,
+                           int rank)
 {
     if (first->id == 0) {
         *first = v;
         return v;
     }
-    qn_val share = thin(b, name, "v_lora", xv, QN_ACT_NONE);
+    qn_val share = thin(b, name, (thin_of){ "v_lora", rank }, xv, QN_ACT_NONE);
     if (qn_failed(b))
         return v;
     qn_val gap = add(b, *first, scale(b, v, -1));
@@ -217,10 +221,13 @@ qn_val qn_time_mixer(qn_build *b, const char *name, qn_val x, qn_val *first, con
     mix m = { .r = qn_part_linear(b, name, "r_proj", blend(b, name, "x_r", x, back), d, NULL),
               .k = qn_part_linear(b, name, "k_proj", blend(b, name, "x_k", x, back), d, NULL),
               .v = qn_part_linear(b, name, "v_proj", xv, d, NULL) };
-    m.v = blend_values(b, name, m.v, xv, first);
-    qn_val learn = thin(b, name, "a_lora", blend(b, name, "x_a", x, back), QN_ACT_NONE);
-    qn_val gate = thin(b, name, "g_lora", blend(b, name, "x_g", x, back), QN_ACT_SIGMOID);
-    m.decay = thin(b, name, "w_lora", blend(b, name, "x_w", x, back), QN_ACT_TANH);
+    m.v = blend_values(b, name, m.v, xv, first, a->value_rank);
+    qn_val learn = thin(b, name, (thin_of){ "a_lora", a->learn_rank },
+                        blend(b, name, "x_a", x, back), QN_ACT_NONE);
+    qn_val gate = thin(b, name, (thin_of){ "g_lora", a->gate_rank }, blend(b, name, "x_g", x, back),
+                       QN_ACT_SIGMOID);
+    m.decay = thin(b, name, (thin_of){ "w_lora", a->decay_rank }, blend(b, name, "x_w", x, back),
+                   QN_ACT_TANH);
     qn_val k_k = vector(b, name, "k_k", NULL), k_a = vector(b, name, "k_a", NULL);
     qn_val k_rest = vector(b, name, "k_a", rest);
     if (qn_failed(b))

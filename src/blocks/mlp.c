@@ -31,10 +31,26 @@ qn_val qn_part_gated(qn_build *b, const qn_gating *g, qn_val gate, qn_val up)
     return g->up_plus_one ? QN_ADD(b->g, &qn_op_add, NULL, y, h) : y;
 }
 
+/* gate_up of x plus the product of two thin matrices. */
+static qn_val adapted(qn_build *b, const char *name, qn_val x, const qn_mlp *m)
+{
+    int64_t total = 2 * (int64_t)m->d_ff;
+    const char *in = qn_arena_printf(&b->g->arena, "%s.0", m->adapter);
+    const char *out = qn_arena_printf(&b->g->arena, "%s.1", m->adapter);
+    qn_val both = qn_part_linear(b, name, m->gate_up, x, total, NULL);
+    qn_val extra = qn_part_linear(b, name, in, x, m->adapter_rank, NULL);
+    extra = qn_part_linear(b, name, out, extra, total, NULL);
+    return QN_ADD(b->g, &qn_op_add, NULL, both, extra);
+}
+
 qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m)
 {
     qn_val gate, up;
-    if (m->gate_up) {
+    if (m->gate_up && m->adapter) {
+        qn_val both = adapted(b, name, x, m);
+        gate = qn_part_split(b, both, 0, m->d_ff);
+        up = qn_part_split(b, both, m->d_ff, m->d_ff);
+    } else if (m->gate_up) {
         int64_t total = 2 * (int64_t)m->d_ff;
         gate = qn_part_linear_rows(b, name, m->gate_up, x, (qn_part_rows){ total, 0, m->d_ff });
         up = qn_part_linear_rows(b, name, m->gate_up, x, (qn_part_rows){ total, m->d_ff, m->d_ff });

@@ -35,6 +35,7 @@ qn_val qn_ssm1_mixer(qn_build *b, const char *name, qn_val x, const qn_ssm1 *a)
     int64_t d = a->d_inner, n = a->d_state;
     qn_part_expect_bias(b, name, "in_proj", a->proj_bias);
     qn_part_expect_bias(b, name, "conv1d", a->conv_bias);
+    qn_part_expect_bias(b, name, "out_proj", a->proj_bias);
     qn_val h = qn_part_linear(b, name, "in_proj", x, 2 * d, NULL);
     if (qn_failed(b))
         return (qn_val){ 0 };
@@ -120,6 +121,7 @@ qn_val qn_ssm2_mixer(qn_build *b, const char *name, qn_val x, const qn_ssm2 *a)
                       a->n_heads, a->head_dim, a->n_groups);
     qn_part_expect_bias(b, name, "in_proj", a->proj_bias);
     qn_part_expect_bias(b, name, "conv1d", a->conv_bias);
+    qn_part_expect_bias(b, name, "out_proj", a->out_bias);
     qn_val h = qn_part_linear(b, name, "in_proj", x, 2 * (d + n) + a->n_heads, NULL);
     if (qn_failed(b))
         return (qn_val){ 0 };
@@ -137,4 +139,46 @@ qn_val qn_ssm2_mixer(qn_build *b, const char *name, qn_val x, const qn_ssm2 *a)
     if (a->out == QN_GATE_THEN_NORM)
         y = norm_groups(b, name, y, a);
     return qn_part_linear(b, name, "out_proj", y, b->c->d_model, NULL);
+}
+
+/* RMS norm by a vector that is no ".weight". */
+static qn_val norm_by(qn_build *b, const char *name, const char *leaf, qn_val x, float eps)
+{
+    qn_shape in = qn_shape_of(b->g, x);
+    qn_val w = qn_part_numbers(b, name, leaf, (qn_part_shape){ 0, qn_shape_width(&in) }, NULL);
+    return qn_failed(b) ? x : QN_ADD(b->g, &qn_op_norm, &(qn_attr_norm){ .eps = eps }, x, w);
+}
+
+qn_val qn_ssm3_mixer(qn_build *b, const char *name, qn_val x, const qn_ssm3 *a)
+{
+    int64_t p = a->head_dim, d = a->n_heads * p, n = a->d_state;
+    const qn_part_shape heads = { 0, a->n_heads };
+    qn_val h = qn_part_linear(b, name, "in_proj", x, 2 * d, NULL);
+    if (qn_failed(b))
+        return (qn_val){ 0 };
+    qn_val z = qn_part_split_groups(b, h, 0, p, 2 * p);
+    qn_val u = qn_part_split_groups(b, h, p, p, 2 * p);
+    u = qn_part_conv(b, name, "conv1d", u, a->kernel, QN_ACT_SILU);
+    qn_val parts = qn_part_linear(b, name, "bcdt_proj", u, a->dt_rank + 2 * n, NULL);
+    if (qn_failed(b))
+        return (qn_val){ 0 };
+    qn_part_enter(b, name, "");
+    qn_val in = norm_by(b, name, "B_norm_weight", qn_part_split(b, parts, 0, n), a->norm_eps);
+    qn_val out = norm_by(b, name, "C_norm_weight", qn_part_split(b, parts, n, n), a->norm_eps);
+    qn_val dt =
+        norm_by(b, name, "dt_norm_weight", qn_part_split(b, parts, 2 * n, a->dt_rank), a->norm_eps);
+    dt = qn_part_linear(b, name, "dt_proj", dt, a->n_heads, NULL);
+    qn_val bias = qn_part_numbers(b, name, "dt_bias", heads, NULL);
+    qn_val decay = qn_part_numbers(b, name, "A_log", heads, qn_part_minus_exp);
+    qn_val skip = qn_part_numbers(b, name, "D", heads, NULL);
+    if (qn_failed(b))
+        return (qn_val){ 0 };
+    qn_part_enter(b, name, "");
+    qn_attr_scan attr = { .state = qn_graph_state(b->g, d * n),
+                          .n_heads = a->n_heads,
+                          .head_dim = a->head_dim,
+                          .n_groups = 1,
+                          .d_state = a->d_state };
+    qn_val y = QN_ADD(b->g, &qn_op_scan, &attr, u, positive_dt(b, dt, bias), decay, in, out, skip);
+    return qn_part_linear(b, name, "out_proj", gated(b, y, z), b->c->d_model, NULL);
 }

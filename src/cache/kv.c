@@ -152,6 +152,15 @@ static int open_states(qn_kv_cache *c, const qn_graph *g, int32_t n_seqs, qn_err
     return QN_OK;
 }
 
+/* Bytes of the budget that pages may take; 0 stays no limit, so a budget that is used up is 1. */
+static size_t left_for_pages(const qn_graph *g, const qn_kv_options *o)
+{
+    size_t states = qn_kv_state_bytes(g), n = (size_t)o->max_seqs;
+    if (o->max_bytes == 0 || states == 0)
+        return o->max_bytes;
+    return states < o->max_bytes / n ? o->max_bytes - states * n : 1;
+}
+
 int qn_kv_open(qn_kv_cache **out, qn_backend *be, const qn_graph *g, const qn_kv_options *opt,
                qn_error *err)
 {
@@ -166,7 +175,9 @@ int qn_kv_open(qn_kv_cache **out, qn_backend *be, const qn_graph *g, const qn_kv
         form[id] = lay_out(g, id, opt->exact, c->slots[id]);
     }
     int64_t want = opt->tokens ? opt->tokens : opt->context;
-    int64_t tokens = fit_tokens(form, g->n_kv_groups, opt, want);
+    qn_kv_options pages = *opt; /* what the states leave of the budget */
+    pages.max_bytes = left_for_pages(g, opt);
+    int64_t tokens = fit_tokens(form, g->n_kv_groups, &pages, want);
     c->context = min32(opt->context, tokens);
     int rc = QN_OK;
     if (tokens == 0)

@@ -9,7 +9,8 @@
 /* A tied flag beside a nested text part counts too. */
 static bool is_tied(const qn_config *c, bool fallback)
 {
-    bool outer = qn_json_bool(qn_json_get(c->outer, "tie_word_embeddings"), fallback);
+    bool old = qn_config_bool(c, "tie_embedding", fallback); /* an earlier spelling */
+    bool outer = qn_json_bool(qn_json_get(c->outer, "tie_word_embeddings"), old);
     return qn_config_bool(c, "tie_word_embeddings", outer);
 }
 

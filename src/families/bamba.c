@@ -7,7 +7,7 @@ static void build(qn_build *b, const qn_config *c)
         .n_heads = c->n_heads, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .rope = c->rope
     };
     const qn_mlp mlp = { .d_ff = c->d_ff, .act = c->act };
-    const qn_ssm2 ssm = qn_common_ssm2(c);
+    const qn_ssm2 ssm = qn_common_ssm2(b);
 
     qn_scope(b, -1, "model");
     qn_val x = qn_embed(b, "embed_tokens", c);

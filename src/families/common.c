@@ -11,8 +11,9 @@ void qn_common_dt_limit(const qn_config *c, qn_ssm2 *a)
     a->dt_max = isfinite(max) ? (float)max : 0;
 }
 
-qn_ssm2 qn_common_ssm2(const qn_config *c)
+qn_ssm2 qn_common_ssm2(qn_build *b)
 {
+    const qn_config *c = b->c;
     int64_t expand = qn_config_int(c, "mamba_expand", 2);
     int64_t d_inner = qn_config_int(c, "mamba_d_ssm", expand * c->d_model);
     int64_t n_heads = qn_config_int(c, "mamba_n_heads", 128);
@@ -23,8 +24,12 @@ qn_ssm2 qn_common_ssm2(const qn_config *c)
                   .d_state = (int)qn_config_int(c, "mamba_d_state", 256),
                   .kernel = (int)qn_config_int(c, "mamba_d_conv", 4),
                   .proj_bias = qn_config_bool(c, "mamba_proj_bias", false),
+                  .out_bias = qn_config_bool(c, "mamba_proj_bias", false),
                   .conv_bias = qn_config_bool(c, "mamba_conv_bias", true),
                   .norm_eps = c->norm_eps };
+    if (a.n_heads * (int64_t)a.head_dim != d_inner)
+        qn_graph_fail(b->g, QN_ERR_FORMAT, "config: %d state-space heads of %d do not fill %lld",
+                      a.n_heads, a.head_dim, (long long)d_inner);
     qn_common_dt_limit(c, &a);
     qn_config_used(c, "mamba_chunk_size"); /* how to compute it, not what */
     return a;

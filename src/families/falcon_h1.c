@@ -8,9 +8,10 @@ static float factor(const qn_config *c, const char *key, size_t i)
     return (float)qn_json_num(qn_json_at(qn_config_get(c, key), i), 1);
 }
 
-static qn_ssm2 ssm_of(const qn_config *c)
+static qn_ssm2 ssm_of(qn_build *b, const qn_config *c)
 {
-    qn_ssm2 a = qn_common_ssm2(c);
+    qn_ssm2 a = qn_common_ssm2(b);
+    a.out_bias = qn_config_bool(c, "projectors_bias", false);
     bool norm_first = qn_config_bool(c, "mamba_norm_before_gate", true);
     a.out = norm_first ? QN_NORM_THEN_GATE : QN_GATE_THEN_NORM;
     if (!qn_config_bool(c, "mamba_rms_norm", false))
@@ -34,9 +35,8 @@ static void build(qn_build *b, const qn_config *c)
     const qn_mlp mlp = { .d_ff = c->d_ff,
                          .act = c->act,
                          .gate_scale = factor(c, "mlp_multipliers", 0) };
-    const qn_ssm2 ssm = ssm_of(c);
+    const qn_ssm2 ssm = ssm_of(b, c);
 
-    qn_config_used(c, "projectors_bias");
     qn_scope(b, -1, "model");
     qn_val x = qn_embed(b, "embed_tokens", c);
     x = qn_scale(b, x, (float)qn_config_num(c, "embedding_multiplier", 1));

@@ -32,7 +32,7 @@ static void build(qn_build *b, const qn_config *c)
                      .scale = (float)qn_config_num(c, "attention_multiplier", 1) };
     if (strcmp(positions, "rope") == 0)
         attn.rope = c->rope;
-    const qn_ssm2 ssm = qn_common_ssm2(c);
+    const qn_ssm2 ssm = qn_common_ssm2(b);
 
     qn_scope(b, -1, "model");
     qn_val x = qn_embed(b, "embed_tokens", c);

@@ -10,7 +10,7 @@ static void build(qn_build *b, const qn_config *c)
     bool is_falcon = strcmp(c->model_type, "falcon_mamba") == 0;
     const qn_json *rank = qn_config_get(c, "time_step_rank"); /* a number, or "auto" */
     const qn_ssm1 ssm = {
-        .d_inner = (int)qn_config_int(c, "intermediate_size", expand * c->d_model),
+        .d_inner = (int)(expand * c->d_model), /* intermediate_size says the same, if anything */
         .d_state = (int)qn_config_int(c, "state_size", 16),
         .dt_rank = (int)qn_json_int(rank, (c->d_model + 15) / 16),
         .kernel = (int)qn_config_int(c, "conv_kernel", 4),

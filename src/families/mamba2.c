@@ -9,10 +9,14 @@ static void build(qn_build *b, const qn_config *c)
                     .d_state = (int)qn_config_int(c, "state_size", 128),
                     .kernel = (int)qn_config_int(c, "conv_kernel", 4),
                     .proj_bias = qn_config_bool(c, "use_bias", false),
+                    .out_bias = qn_config_bool(c, "use_bias", false),
                     .conv_bias = qn_config_bool(c, "use_conv_bias", true),
                     .norm_eps = c->norm_eps };
     qn_common_dt_limit(c, &ssm);
 
+    if ((int64_t)ssm.n_heads * ssm.head_dim != qn_config_int(c, "expand", 2) * c->d_model)
+        qn_graph_fail(b->g, QN_ERR_FORMAT, "config: expand does not give %d heads of %d",
+                      ssm.n_heads, ssm.head_dim);
     if (c->act == QN_ACT_SILU)
         qn_config_used(c, "hidden_act");
     qn_config_used(c, "chunk_size"); /* how to compute it, not what */

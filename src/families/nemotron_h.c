@@ -63,7 +63,8 @@ static qn_ssm2 ssm_of(const qn_config *c)
         .n_groups = (int)qn_config_int(c, "n_groups", qn_config_int(c, "mamba_n_groups", 8)),
         .d_state = (int)qn_config_int(c, "ssm_state_size", 128),
         .kernel = (int)qn_config_int(c, "conv_kernel", qn_config_int(c, "mamba_d_conv", 4)),
-        .proj_bias = qn_config_bool(c, "mamba_proj_bias", qn_config_bool(c, "use_bias", false)),
+        .proj_bias = qn_config_bool(c, "use_bias", false),
+        .out_bias = qn_config_bool(c, "use_bias", false),
         .conv_bias = qn_config_bool(c, "use_conv_bias", qn_config_bool(c, "mamba_conv_bias", true)),
         .norm_eps = c->norm_eps
     };

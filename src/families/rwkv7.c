@@ -7,6 +7,10 @@
 static void build(qn_build *b, const qn_config *c)
 {
     const qn_time_mix mix = { .head_dim = c->head_dim > 0 ? c->head_dim : 64,
+                              .decay_rank = (int)qn_config_int(c, "decay_low_rank_dim", 64),
+                              .value_rank = (int)qn_config_int(c, "v_low_rank_dim", 32),
+                              .learn_rank = (int)qn_config_int(c, "a_low_rank_dim", 64),
+                              .gate_rank = (int)qn_config_int(c, "gate_low_rank_dim", 128),
                               .norm_eps = c->norm_eps };
     qn_val first = { 0 };
 

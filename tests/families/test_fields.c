@@ -19,11 +19,14 @@ static const char *const without_effect[] = {
     /* they are about text or training, */
     "*_token_id", "*dropout*", "*pdrop*", "initializer_range", "*aux_loss*", "output_router_logits",
     /* about how to compute and not what, or a limit, */
-    "use_cache", "pretraining_tp", "max_position_embeddings",
+    "use_cache", "pretraining_tp", "max_position_embeddings", "num_logits_to_keep", "chunk_size",
+    "residual_in_fp32", "use_mamba_kernels", "moe_shared_expert_overlap",
+    /* about starting values, or heads that are not run, */
+    "rescale_prenorm_residual", "time_step_floor", "time_step_max", "num_nextn_predict_layers",
     /* another key says it more exactly, or the family is made like that anyway, */
-    "max_window_layers", "_sliding_window_pattern", "sliding_window_size", "layer_switch",
-    "initial_context_length", "experts_per_token", "num_nextn_predict_layers", "rotary_pct",
-    "use_embedding_sharing", "use_gated_activation", "use_parallel_*",
+    "block_dim", "expand", "n_shared_experts", "max_window_layers", "_sliding_window_pattern",
+    "sliding_window_size", "layer_switch", "initial_context_length", "experts_per_token",
+    "rotary_pct", "use_embedding_sharing", "use_gated_activation", "use_parallel_*",
     /* or there are no dense layers. */
     "intermediate_size"
 };

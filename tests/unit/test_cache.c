@@ -332,6 +332,17 @@ static void states(void **state)
     qn_kv_release(&d);
     assert_int_equal(c->states.n_free, 2);
     qn_kv_close(c);
+    /* States are taken out of the budget before pages. */
+    size_t page = qn_kv_bytes(&g, QN_KV_PAGE, false), both = 2 * qn_kv_state_bytes(&g);
+    qn_kv_options tight = { .context = 256, .max_seqs = 2, .chunk = 64 };
+    tight.max_bytes = 3 * page + both;
+    c = make_cache(&g, tight);
+    assert_int_equal(c->context, 3 * QN_KV_PAGE);
+    assert_int_equal(c->bytes, tight.max_bytes);
+    qn_kv_close(c);
+    tight.max_bytes = both / 2;
+    qn_error err = { 0 };
+    assert_int_equal(qn_kv_open(&c, &fake, &g, &tight, &err), QN_ERR_MEMORY);
     qn_graph_state(&g, INT64_MAX - 100);
     assert_int_equal(g.err.code, QN_ERR_LIMIT);
     qn_graph_free(&g);
