@@ -51,6 +51,7 @@ static void build(qn_build *b, const qn_config *c)
     qn_attn attn = { .n_heads = c->n_heads,
                      .n_kv_heads = c->n_kv_heads,
                      .head_dim = c->head_dim,
+                     .both_ways = !qn_config_bool(c, "is_causal", true), /* embedders made of it */
                      .qk_norm = is_qwen3 ? QN_QK_HEAD : QN_QK_PLAIN,
                      .norm_eps = c->norm_eps };
 
