@@ -124,7 +124,7 @@ static qn_val step_back(qn_build *b, qn_val x)
         taps[2 * i] = 1;
         taps[2 * i + 1] = -1;
     }
-    qn_attr_conv attr = { .state = qn_graph_state(b->g, d), .kernel = 2, .act = QN_ACT_NONE };
+    qn_attr_conv attr = { .state = qn_graph_state(b->g, d), .kernel = 2 };
     return QN_ADD(b->g, &qn_op_conv, &attr, x, qn_graph_weight(b->g, w));
 }
 

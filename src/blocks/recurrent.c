@@ -106,10 +106,12 @@ qn_val qn_part_conv_rows(qn_build *b, const char *block, const char *leaf, qn_va
     }
     qn_part_enter(b, block, leaf);
     qn_attr_conv attr = { .state = qn_graph_state(b->g, (of->kernel - 1) * width),
-                          .kernel = of->kernel,
-                          .act = (int32_t)of->act };
-    return QN_ADD(b->g, &qn_op_conv, &attr, x, qn_graph_weight(b->g, w),
-                  bias ? qn_graph_weight(b->g, bias) : (qn_val){ 0 });
+                          .kernel = of->kernel };
+    qn_val y = QN_ADD(b->g, &qn_op_conv, &attr, x, qn_graph_weight(b->g, w),
+                      bias ? qn_graph_weight(b->g, bias) : (qn_val){ 0 });
+    if (of->act == QN_ACT_NONE)
+        return y;
+    return QN_ADD(b->g, &qn_op_act, &(qn_attr_act){ (int32_t)of->act }, y);
 }
 
 qn_val qn_part_conv(qn_build *b, const char *block, const char *leaf, qn_val x, int kernel,

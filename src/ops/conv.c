@@ -1,6 +1,6 @@
 /* conv.c - causal depthwise convolution: each channel is a weighted sum of its last K rows.
  *
- *   y[r, c] = act(bias[c] + sum_j w[c, j] x[r - K + 1 + j, c])    j ascending
+ *   y[r, c] = bias[c] + sum_j w[c, j] x[r - K + 1 + j, c]    j ascending
  * x [R, C], w [C, K], bias [C]? -> [R, C]. Rows before the step come from the state, [K - 1, C] with the oldest
  * first; rows before the sequence are zeros. The sum is f32 from the bias on, so that the row order and not the
  * cut of a prompt decides every rounding. */
@@ -18,8 +18,8 @@ static bool infer(const qn_node *n, const qn_shape *in, qn_shape *out, const cha
         return qn_refuse(why, "w is [C, K], K at least 2");
     if (n->n_in > 2 && !qn_is_opt_vec(&in[2], in[0].dim[1]))
         return qn_refuse(why, "the bias is [C]");
-    if (a->act < QN_ACT_NONE || a->act > QN_ACT_SOFTPLUS || a->state < 0)
-        return qn_refuse(why, "no such activation or state");
+    if (a->state < 0)
+        return qn_refuse(why, "no such state");
     out[0] = in[0];
     return true;
 }
@@ -82,11 +82,8 @@ static void ref(const qn_call *c)
         /* Other threads have other channels of the same rows, so each clears its own. */
         for (int32_t i = 0; begins && i < a->kernel - 1; i++)
             memset(span.state + i * k.width + k.lo, 0, (size_t)k.n * sizeof *x);
-        for (int64_t r = 0; r < span.end - span.first; r++, y += k.width) {
+        for (int64_t r = 0; r < span.end - span.first; r++, y += k.width)
             conv_row(&k, x, span.state, r, y);
-            for (int64_t i = 0; a->act != QN_ACT_NONE && i < k.n; i++)
-                y[i] = (float)qn_act_value((qn_act)a->act, y[i]);
-        }
         keep_rows(&k, x, span.state, span.end - span.first);
     }
     qn_free(taps);

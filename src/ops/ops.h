@@ -133,7 +133,6 @@ extern const qn_op
 typedef struct qn_attr_conv {
     int64_t state; /* (K - 1) * C floats */
     int32_t kernel;
-    int32_t act; /* qn_act of the sum */
 } qn_attr_conv;
 
 extern const qn_op
