@@ -33,7 +33,10 @@ static qn_attn attention_of(qn_build *b, const qn_config *c, int layer)
                   .norm_after_rope = true,
                   .norm_eps = c->norm_eps };
     bool rotates = has_positions(c, layer), norms = qn_config_bool(c, "use_qk_norm", true);
-    if (qn_layer_is_kind(b, layer, "chunked_attention", "full_attention", rotates))
+    /* A chunk size of null means that there are no chunks; absence means the usual size. */
+    bool chunked = rotates && (!qn_json_get(c->json, "attention_chunk_size") ||
+                               qn_config_has(c, "attention_chunk_size"));
+    if (qn_layer_is_kind(b, layer, "chunked_attention", "full_attention", chunked))
         a.chunk = (int)qn_config_int(c, "attention_chunk_size", 8192);
     if (rotates) {
         a.rope = c->rope;
