@@ -6,9 +6,9 @@
  * on its own span only: not on rows beside it, chunks, threads, or whether splits ran at the same time.
  *
  * A unit of work is a block of rows of one sequence times the query heads of one key head: it reads a tile
- * once for all of them. When there are too few units for the threads, single heads and single splits become
- * units; their parts are then merged after a barrier. Scores are dot products in eight lanes of the head's
- * width; heads that are no multiple of 8 wide are padded with zeros. */
+ * once for all of them. When there are too few units for the threads, single splits become units, and single
+ * heads too if that is not enough; the parts of splits are then merged after a barrier. Scores are dot
+ * products in eight lanes of the head's width; heads that are no multiple of 8 wide are padded with zeros. */
 #include <math.h>
 #include <string.h>
 
@@ -89,11 +89,13 @@ static void make_job(const qn_call *c, job *j)
     j->block_rows = j->group < UNIT_QUERIES ? UNIT_QUERIES / j->group : 1;
     j->n_blocks = count_blocks(c->batch, j->block_rows);
     j->unit_heads = j->group;
-    if ((int64_t)j->n_blocks * a->n_kv_heads < 2 * c->nth) {
-        j->unit_heads = 1;
-        j->n_splits = (most_keys(c->batch) + SPLIT - 1) / SPLIT;
-        if (j->n_splits == 1)
-            j->n_splits = 0;
+    int64_t units = (int64_t)j->n_blocks * a->n_kv_heads, enough = 2 * (int64_t)c->nth;
+    if (units < enough) {
+        /* Splits first: they share no keys, while single heads each convert the same tiles again. */
+        int32_t splits = (most_keys(c->batch) + SPLIT - 1) / SPLIT;
+        if (units * splits < enough)
+            j->unit_heads = 1;
+        j->n_splits = splits > 1 ? splits : 0;
     }
     int32_t queries = j->block_rows * j->unit_heads;
     j->thread_bytes =
