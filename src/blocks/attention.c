@@ -46,6 +46,7 @@ static qn_val norm_heads(qn_build *b, const char *block, const char *leaf, qn_va
         attr.group = a->head_dim;
     if (a->qk_norm == QN_QK_BARE)
         return qn_failed(b) ? x : QN_ADD(b->g, &qn_op_norm, &attr, x);
+    attr.center = a->qk_norm == QN_QK_LAYER;
     if (a->qk_norm == QN_QK_HEAD1)
         attr.offset = qn_part_norm_offset(b);
     return qn_part_norm(b, block, leaf, x, &attr);
@@ -68,21 +69,41 @@ static qn_val place(qn_build *b, const char *block, const char *norm, qn_val x, 
     return x;
 }
 
+/* q, k and v (so many columns of each) from one matrix. */
+static void project_joined(qn_build *b, const char *name, qn_val x, const qn_attn *a,
+                           const int64_t n[3], qn_val out[3])
+{
+    int64_t runs = a->qkv_runs > 1 ? a->qkv_runs : 1;
+    const int order[3] = { 0, a->v_before_k ? 2 : 1, a->v_before_k ? 1 : 2 };
+    if (n[0] % runs != 0 || n[1] % runs != 0 || n[2] % runs != 0)
+        qn_graph_fail(b->g, QN_ERR_FORMAT, "config: %lld runs do not divide %d heads",
+                      (long long)runs, a->n_heads);
+    qn_part_rows rows = { .total = n[0] + n[1] + n[2],
+                          .runs = runs,
+                          .inputs_first = a->inputs_first };
+    for (int i = 0; i < 3; i++) {
+        rows.n_out = n[order[i]];
+        out[order[i]] = qn_part_linear_rows(b, name, a->qkv, x, rows);
+        rows.start += rows.n_out / runs;
+    }
+    bool has_bias = qn_part_find(b, qn_part_name(b, name, a->qkv), ".bias") != NULL;
+    qn_part_check_bias(b, a->bias_key ? a->bias_key : "attention_bias",
+                       qn_part_name(b, name, a->qkv), has_bias);
+}
+
 /* q, k and v of x, from three matrices or from one. */
 static void project(qn_build *b, const char *name, qn_val x, const qn_attn *a, qn_val out[3])
 {
     int64_t n_q = (int64_t)a->n_heads * a->head_dim, n_k = (int64_t)a->n_kv_heads * a->head_dim;
     int64_t n_v = (int64_t)a->n_kv_heads * v_dim_of(a);
     if (a->qkv) {
-        int64_t total = n_q + n_k + n_v;
-        out[0] = qn_part_linear_rows(b, name, a->qkv, x, (qn_part_rows){ total, 0, n_q });
-        out[1] = qn_part_linear_rows(b, name, a->qkv, x, (qn_part_rows){ total, n_q, n_k });
-        out[2] = qn_part_linear_rows(b, name, a->qkv, x, (qn_part_rows){ total, n_q + n_k, n_v });
+        project_joined(b, name, x, a, (const int64_t[]){ n_q, n_k, n_v }, out);
     } else {
         const char *q = a->q ? a->q : "q_proj";
         bool has_bias = false;
         out[0] = qn_part_linear(b, name, q, x, a->gate_in_q ? 2 * n_q : n_q, &has_bias);
-        qn_part_check_bias(b, "attention_bias", qn_part_name(b, name, q), has_bias);
+        qn_part_check_bias(b, a->bias_key ? a->bias_key : "attention_bias",
+                           qn_part_name(b, name, q), has_bias);
         out[1] = qn_part_linear(b, name, a->k ? a->k : "k_proj", x, n_k, NULL);
         out[2] = qn_part_linear(b, name, a->v ? a->v : "v_proj", x, n_v, NULL);
     }
@@ -168,20 +189,26 @@ qn_val qn_attention(qn_build *b, const char *name, qn_val x, const qn_attn *a)
     if (a->window > 0 && a->window == b->c->window)
         qn_config_used(b->c, "sliding_window");
 
+    float scale = a->scale != 0 ? a->scale : 1 / sqrtf((float)a->head_dim);
     qn_attr_attention attr = { .n_heads = a->n_heads,
                                .n_kv_heads = a->n_kv_heads,
                                .k_dim = a->head_dim,
                                .v_dim = v_dim_of(a),
-                               .scale = a->scale != 0 ? a->scale : 1 / sqrtf((float)a->head_dim),
+                               .scale = scale,
                                .softcap = a->softcap,
                                .window = a->window,
                                .chunk = a->chunk,
-                               .both_ways = a->both_ways };
+                               .both_ways = a->both_ways,
+                               .slopes = qn_part_slopes(b, a->n_heads, a->alibi,
+                                                        a->alibi_scaled ? scale : 1) };
     cache_of(b, a, &attr);
     qn_part_enter(b, name, "");
     qn_val y = QN_ADD(b->g, &qn_op_attention, &attr, q, k, qkv[2], sinks);
     y = fade(b, name, x, gate, y, a);
-    return qn_part_linear(b, name, a->o ? a->o : "o_proj", y, b->c->d_model, NULL);
+    return qn_part_linear_rows(b, name, a->o ? a->o : "o_proj", y,
+                               (qn_part_rows){ .total = b->c->d_model,
+                                               .n_out = b->c->d_model,
+                                               .inputs_first = a->inputs_first });
 }
 
 /* Kind of a layer in a layer_types list; fails on kinds that are no attention over a window or everything. */

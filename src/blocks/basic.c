@@ -24,6 +24,24 @@ qn_val qn_embed(qn_build *b, const char *name, const qn_config *c)
     return QN_ADD(b->g, &qn_op_embed, NULL, token, qn_graph_weight(b->g, w));
 }
 
+qn_val qn_add_positions(qn_build *b, const char *name, qn_val x, int skip)
+{
+    const char *full = qn_part_name(b, name, "");
+    const qn_weight *w = qn_part_find(b, full, ".weight");
+    if (qn_failed(b))
+        return x;
+    qn_shape in = qn_shape_of(b->g, x);
+    if (!qn_part_fits(b, w, full, 0, (int64_t)b->c->max_pos + skip, qn_shape_width(&in)))
+        return x;
+    if (skip > 0)
+        w = qn_part_slice(b, w, skip, b->c->max_pos);
+    qn_part_enter(b, name, "");
+    qn_shape rows = { .dim = { -QN_SYM_TOK }, .n_dims = 1, .dtype = QN_I32 };
+    qn_val pos = qn_graph_input(b->g, "pos", rows);
+    qn_val y = QN_ADD(b->g, &qn_op_embed, NULL, pos, qn_graph_weight(b->g, w));
+    return qn_add(b, x, y);
+}
+
 qn_val qn_linear(qn_build *b, const char *name, qn_val x, int64_t n_out)
 {
     return qn_part_linear(b, name, "", x, n_out, NULL);
@@ -87,7 +105,7 @@ qn_val qn_blend(qn_build *b, qn_val y, qn_val z, qn_val mix)
     if (qn_failed(b))
         return y;
     back_to_scope(b);
-    const qn_attr_split column[2] = { { .start = 0, .width = 1 }, { .start = 1, .width = 1 } };
+    const qn_attr_split column[2] = { { .width = 1 }, { .start = 1, .width = 1 } };
     const qn_attr_scale minus = { -1 };
     const qn_attr_act sigmoid = { QN_ACT_SIGMOID };
     qn_val of_y = QN_ADD(b->g, &qn_op_split, &column[0], mix);

@@ -38,12 +38,20 @@ void qn_require(qn_build *b, const char *key, const char *value);
 /* What the config asks for is not supported: fails and names it. */
 void qn_unsupported(qn_build *b, const char *what);
 
+/* The tensor of that name in the current scope is none of the model's weights (a stored mask, say). */
+void qn_ignore_part(qn_build *b, const char *leaf);
+
+/* Is "<name>.weight" stored [n_in, n_out], inputs first? Its sides must differ to tell. */
+bool qn_stores_inputs_first(qn_build *b, const char *name, int64_t n_out, int64_t n_in);
+
 /* ---- whole-width parts ---- */
 
 /* Rows of the table "<name>.weight" [n_vocab, d_model] for the step's tokens: [n_tok, d_model]. */
 qn_val qn_embed(qn_build *b, const char *name, const qn_config *c);
 /* x w^T (+ bias) with "<name>.weight" [n_out, width of x]. */
 qn_val qn_linear(qn_build *b, const char *name, qn_val x, int64_t n_out);
+/* x plus row `position + skip` of the table "<name>.weight" [skip + max_position_embeddings, width of x]. */
+qn_val qn_add_positions(qn_build *b, const char *name, qn_val x, int skip);
 qn_val qn_add(qn_build *b, qn_val x, qn_val y);
 qn_val qn_mul(qn_build *b, qn_val x, qn_val y);       /* y [n_tok, width], [width] or [n_tok, 1] */
 qn_val qn_scale(qn_build *b, qn_val x, float factor); /* x itself when factor is 1 */
@@ -77,6 +85,7 @@ typedef enum qn_qk_norm {
     QN_QK_HEAD1, /* the same with a stored weight of w - 1 */
     QN_QK_EACH,  /* LayerNorm of every head with a weight of its own: "<q_norm>.norms.<head>" */
     QN_QK_OWN,   /* RMS norm of every head with weights of its own: a tensor [n_heads, head_dim] */
+    QN_QK_LAYER, /* LayerNorm of every head with one weight and bias [head_dim] */
     QN_QK_BARE,  /* RMS norm of every head, without weights */
     QN_QK_FULL   /* RMS norm over all heads together, weight [n_heads * head_dim] */
 } qn_qk_norm;
@@ -93,7 +102,14 @@ typedef struct qn_attn {
     bool norm_after_rope;
     float norm_eps;
     const char *q, *k, *v, *o; /* names below the block's; NULL = q_proj, k_proj, v_proj, o_proj */
-    const char *qkv; /* the three in one matrix, in this order; then q, k, v are not read */
+    const char *qkv;      /* the three in one matrix, in this order; then q, k, v are not read */
+    int qkv_runs;         /* that matrix is so many runs, each with its share of the three; 0 = 1 */
+    const char *bias_key; /* the config's word on biases of q, k and v; NULL = attention_bias */
+    bool v_before_k;      /* in the matrix or its runs */
+    bool inputs_first;    /* matrices are stored [inputs, outputs] */
+    /* ALiBi: scores fall with distance, at slopes from 2^-(alibi / n_heads) to 2^-alibi; 0 = they do not. */
+    float alibi;
+    bool alibi_scaled;                   /* the fall is multiplied by `scale` too */
     const char *q_norm, *k_norm;         /* NULL = q_norm, k_norm */
     qn_attr_position_scale query_growth; /* beta 0 = not; see position_scale.c */
     float clip;                          /* q, k and v are kept within +-clip; 0 = not */
@@ -251,6 +267,7 @@ typedef struct qn_mlp {
     float gate_scale;    /* on the gate before its activation; 0 = 1 */
     float limit;         /* gate at most, and up at most that far from 0; 0 = no limit */
     bool limit_after;    /* the activated gate is limited, not the gate */
+    bool inputs_first;   /* of the plain MLP: matrices are stored [inputs, outputs] */
 } qn_mlp;
 
 qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m); /* act(gate) * up */

@@ -52,8 +52,11 @@ qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m)
         up = qn_part_split(b, both, m->d_ff, m->d_ff);
     } else if (m->gate_up) {
         int64_t total = 2 * (int64_t)m->d_ff;
-        gate = qn_part_linear_rows(b, name, m->gate_up, x, (qn_part_rows){ total, 0, m->d_ff });
-        up = qn_part_linear_rows(b, name, m->gate_up, x, (qn_part_rows){ total, m->d_ff, m->d_ff });
+        gate = qn_part_linear_rows(b, name, m->gate_up, x,
+                                   (qn_part_rows){ .total = total, .n_out = m->d_ff });
+        up = qn_part_linear_rows(
+            b, name, m->gate_up, x,
+            (qn_part_rows){ .total = total, .start = m->d_ff, .n_out = m->d_ff });
     } else {
         const char *leaf = m->gate ? m->gate : "gate_proj";
         bool has_bias = false;
@@ -72,12 +75,14 @@ qn_val qn_gated_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m)
 
 qn_val qn_plain_mlp(qn_build *b, const char *name, qn_val x, const qn_mlp *m)
 {
-    const char *leaf = m->up ? m->up : "up_proj";
-    bool has_bias = false;
-    qn_val h = qn_part_linear(b, name, leaf, x, m->d_ff, &has_bias);
+    const char *leaf = m->up ? m->up : "up_proj", *down = m->down ? m->down : "down_proj";
+    qn_part_rows rows = { .total = m->d_ff, .n_out = m->d_ff, .inputs_first = m->inputs_first };
+    qn_val h = qn_part_linear_rows(b, name, leaf, x, rows);
+    bool has_bias = qn_part_find(b, qn_part_name(b, name, leaf), ".bias") != NULL;
     qn_part_check_bias(b, "mlp_bias", qn_part_name(b, name, leaf), has_bias);
     qn_part_use_act(b, m->act);
     qn_part_enter(b, name, "");
     h = QN_ADD(b->g, &qn_op_act, &(qn_attr_act){ (int32_t)m->act }, h);
-    return qn_part_linear(b, name, m->down ? m->down : "down_proj", h, b->c->d_model, NULL);
+    rows.total = rows.n_out = b->c->d_model;
+    return qn_part_linear_rows(b, name, down, h, rows);
 }

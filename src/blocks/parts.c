@@ -144,6 +144,31 @@ static qn_val product(qn_build *b, qn_val x, const qn_weight *w, const qn_weight
     return QN_ADD(b->g, &qn_op_linear, NULL, x, qn_graph_weight(b->g, w), bias_val);
 }
 
+/* What of w the product takes: rows that stand together are looked at where they are. */
+static const qn_weight *rows_of(qn_build *b, const qn_weight *w, const qn_part_rows *r)
+{
+    if (r->runs <= 1)
+        return qn_part_slice(b, w, r->start, r->n_out);
+    qn_error err = { 0 };
+    const qn_row_runs runs = { .runs = r->runs, .start = r->start, .n = r->n_out / r->runs };
+    const qn_weight *picked = qn_checkpoint_picked(b->ck, w, runs, &err);
+    if (!picked)
+        qn_graph_fail(b->g, err.code, "%s", err.msg);
+    return picked;
+}
+
+/* The matrix [n, k] of one stored [k, n]. */
+static const qn_weight *turned(qn_build *b, const qn_weight *w, int64_t n, int64_t k)
+{
+    if (!fits(b, w, (const int64_t[]){ k, n }, 2))
+        return NULL;
+    qn_error err = { 0 };
+    w = qn_checkpoint_transposed(b->ck, w, &err);
+    if (!w)
+        qn_graph_fail(b->g, err.code, "%s", err.msg);
+    return w;
+}
+
 qn_val qn_part_linear_rows(qn_build *b, const char *block, const char *leaf, qn_val x,
                            qn_part_rows rows)
 {
@@ -153,13 +178,17 @@ qn_val qn_part_linear_rows(qn_build *b, const char *block, const char *leaf, qn_
     const qn_weight *w = qn_part_find(b, name, ".weight");
     const qn_weight *bias = qn_part_find(b, name, ".bias");
     qn_shape in = qn_shape_of(b->g, x);
+    if (w && rows.inputs_first)
+        w = turned(b, w, rows.total, qn_shape_width(&in));
     if (!qn_part_fits(b, w, name, 0, rows.total, qn_shape_width(&in)) ||
         (bias && !qn_part_fits_vector(b, bias, rows.total)))
         return (qn_val){ 0 };
     if (rows.n_out != rows.total) {
-        w = qn_part_slice(b, w, rows.start, rows.n_out);
-        bias = bias ? qn_part_slice(b, bias, rows.start, rows.n_out) : NULL;
+        w = rows_of(b, w, &rows);
+        bias = bias ? rows_of(b, bias, &rows) : NULL;
     }
+    if (qn_failed(b))
+        return (qn_val){ 0 };
     qn_part_enter(b, block, leaf);
     return product(b, x, w, bias);
 }
@@ -167,7 +196,8 @@ qn_val qn_part_linear_rows(qn_build *b, const char *block, const char *leaf, qn_
 qn_val qn_part_linear(qn_build *b, const char *block, const char *leaf, qn_val x, int64_t n_out,
                       bool *has_bias)
 {
-    qn_val y = qn_part_linear_rows(b, block, leaf, x, (qn_part_rows){ n_out, 0, n_out });
+    qn_val y =
+        qn_part_linear_rows(b, block, leaf, x, (qn_part_rows){ .total = n_out, .n_out = n_out });
     if (has_bias)
         *has_bias =
             !qn_failed(b) && qn_node_at(b->g, y)->n_in > 2 && qn_node_at(b->g, y)->in[2].id != 0;
@@ -218,6 +248,17 @@ float qn_part_norm_offset(const qn_build *b)
 {
     /* Whoever writes GGUF adds the 1, for every family of this kind. */
     return strcmp(qn_checkpoint_format(b->ck), "gguf") == 0 ? 0 : 1;
+}
+
+bool qn_stores_inputs_first(qn_build *b, const char *name, int64_t n_out, int64_t n_in)
+{
+    const qn_weight *w = qn_part_find(b, qn_part_name(b, name, ""), ".weight");
+    return w && w->n_dims == 2 && n_out != n_in && w->dim[0] == n_in && w->dim[1] == n_out;
+}
+
+void qn_ignore_part(qn_build *b, const char *leaf)
+{
+    qn_checkpoint_ignore(b->ck, qn_part_name(b, leaf, ""));
 }
 
 bool qn_has_tensor(qn_build *b, const char *name)

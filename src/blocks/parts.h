@@ -44,6 +44,10 @@ qn_val qn_part_linear(qn_build *b, const char *block, const char *leaf, qn_val x
 /* Rows [start, start + n_out) of a matrix [total, width of x] that holds several products of x. */
 typedef struct qn_part_rows {
     int64_t total, start, n_out;
+    int64_t
+        runs; /* the matrix is that many runs of equal length, of each of which n_out / runs rows from `start`
+                   * of the run are taken; 0 = one run. Several are copied once, one is a view. */
+    bool inputs_first; /* a plain matrix is stored [width of x, total] */
 } qn_part_rows;
 qn_val qn_part_linear_rows(qn_build *b, const char *block, const char *leaf, qn_val x,
                            qn_part_rows rows);
@@ -107,6 +111,9 @@ qn_val qn_part_conv(qn_build *b, const char *block, const char *leaf, qn_val x, 
 
 /* The file must hold "<leaf>.bias" exactly if the config says so. */
 void qn_part_expect_bias(qn_build *b, const char *block, const char *leaf, bool expected);
+
+/* ALiBi's slopes of n heads (see qn_attn), times `factor`, in the graph's memory; NULL for `most` 0. */
+const float *qn_part_slopes(qn_build *b, int n, float most, float factor);
 
 /* 1 when the file's weights of `1 + w` norms hold w, 0 when they hold 1 + w already. */
 float qn_part_norm_offset(const qn_build *b);

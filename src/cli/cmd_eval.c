@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "cli/cli.h"
 
@@ -87,7 +88,7 @@ static int run(qn_model *m, const char *path, int64_t ctx, bool all, bool json)
     score s = { 0 };
     int rc = read_text(m, path, &t, &err);
     if (rc == QN_OK && t.n < 4)
-        return qn_cli_die(QN_EXIT_FAILED, "%s: %zu tokens are too few to score", path, t.n);
+        rc = qn_fail(&err, QN_ERR_ARGUMENT, "%s: %zu tokens are too few to score", path, t.n);
     qn_engine_options eo = { .context = (int)ctx + 1, .max_running = 1 };
     if (rc == QN_OK)
         rc = qn_engine_open(&e, m, &eo, &err);

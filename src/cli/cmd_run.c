@@ -169,8 +169,7 @@ static int run(qn_model *m, const char *prompt, const run_options *o)
     qn_engine_options eo = { .context = (int)o->context, .max_running = 1 };
     int status = qn_engine_open(&e, m, &eo, &err) == QN_OK ? answer(e, &req, o->model.json)
                                                            : qn_cli_fail(&err);
-    if (err.code == QN_OK)
-        qn_engine_close(e);
+    qn_engine_close(e);
     qn_free(json);
     return status;
 }

@@ -29,6 +29,17 @@ static size_t default_cache_bytes(void)
     return kb ? (size_t)kb * 1024 / 2 : (size_t)1 << 31;
 }
 
+/* How many positions a table of learned ones has; INT32_MAX without such a table. */
+static int32_t learned_positions(const qn_graph *g)
+{
+    for (int32_t i = 1; i < g->n_nodes; i++) {
+        const qn_node *n = &g->node[i];
+        if (n->op == &qn_op_embed && strcmp(qn_node_at(g, n->in[0])->name, "pos") == 0)
+            return (int32_t)qn_shape_of(g, n->in[1]).dim[0];
+    }
+    return INT32_MAX;
+}
+
 /* Finds out whether rope frequencies depend on the length of a sequence. */
 static void find_rope_border(qn_engine *e, const qn_graph *g)
 {
@@ -54,6 +65,10 @@ static int open_runner(qn_engine *e, const qn_engine_options *o, bool exact, qn_
 {
     int32_t model_max = or_default(e->model->config.max_pos, 4096);
     e->context = or_default(o->context, model_max);
+    int32_t learned = learned_positions(&e->model->graph);
+    if (e->context > learned)
+        return qn_fail(err, QN_ERR_ARGUMENT, "a context of %d: the model has learned %d positions",
+                       e->context, learned);
     e->max_running = or_default(o->max_running, 8);
     e->max_waiting = or_default(o->max_waiting, 1024);
     e->chunk = or_default(o->chunk, 512);

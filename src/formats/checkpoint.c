@@ -309,7 +309,7 @@ const qn_weight *qn_checkpoint_transposed(qn_checkpoint *c, const qn_weight *w, 
     if (made)
         return made;
     const qn_layout_info *info = qn_layout_get((qn_layout)w->layout);
-    if (w->n_dims != 3 || info->block_elems != 1) {
+    if (w->n_dims < 2 || w->n_dims > 3 || info->block_elems != 1) {
         qn_fail(err, QN_ERR_UNSUPPORTED, "%s: tensor '%.100s' is packed and cannot be transposed",
                 c->path, w->name);
         return NULL;
@@ -320,11 +320,66 @@ const qn_weight *qn_checkpoint_transposed(qn_checkpoint *c, const qn_weight *w, 
                 w->name, qn_weight_bytes(w));
         return NULL;
     }
-    transpose(w->data, data, w->dim, info->block_bytes);
+    int last = w->n_dims - 1; /* a matrix is a stack of one */
+    int64_t k = w->dim[last - 1], n = w->dim[last];
+    transpose(w->data, data, (const int64_t[]){ last == 2 ? w->dim[0] : 1, k, n },
+              info->block_bytes);
     stack *s = qn_arena_alloc(&c->arena, sizeof *s);
     s->weight = *w;
-    s->weight.dim[1] = w->dim[2];
-    s->weight.dim[2] = w->dim[1];
+    s->weight.dim[last - 1] = n;
+    s->weight.dim[last] = k;
     s->weight.data = data;
+    return keep_made(c, s, name);
+}
+
+/* One of the three arrays of a matrix, run by run; NULL stays NULL. */
+static const void *pick(qn_checkpoint *c, const void *from, size_t row_bytes, const qn_row_runs *r,
+                        int64_t run)
+{
+    if (!from)
+        return NULL;
+    size_t bytes = (size_t)r->n * row_bytes;
+    char *to = qn_checkpoint_memory(c, bytes * (size_t)r->runs);
+    for (int64_t i = 0; to && i < r->runs; i++)
+        memcpy(to + (size_t)i * bytes,
+               (const char *)from + (size_t)(i * run + r->start) * row_bytes, bytes);
+    return to;
+}
+
+/* What picking cannot do: rows that share a scale with others, elements inside of blocks. */
+static bool can_pick(const qn_weight *w)
+{
+    if (w->n_dims == 1)
+        return !w->scales && qn_layout_get((qn_layout)w->layout)->block_elems == 1;
+    return w->n_dims == 2 && w->layout != QN_FP8_BLOCK;
+}
+
+const qn_weight *qn_checkpoint_picked(qn_checkpoint *c, const qn_weight *w, qn_row_runs r,
+                                      qn_error *err)
+{
+    const char *name = qn_arena_printf(&c->arena, "%s[%lld of %lld runs from %lld]", w->name,
+                                       (long long)r.n, (long long)r.runs, (long long)r.start);
+    const qn_weight *made = find_made(c, name);
+    if (made)
+        return made;
+    if (!can_pick(w) || r.runs <= 0 || w->dim[0] % r.runs != 0) {
+        qn_fail(err, QN_ERR_UNSUPPORTED, "%s: tensor '%.100s' is packed and cannot be divided",
+                c->path, w->name);
+        return NULL;
+    }
+    int64_t rows = w->dim[0], run = rows / r.runs;
+    size_t row_bytes =
+        w->n_dims == 1 ? qn_layout_get((qn_layout)w->layout)->block_bytes : qn_weight_row_bytes(w);
+    size_t scales = scale_bytes(w) / (size_t)rows;
+    stack *s = qn_arena_alloc(&c->arena, sizeof *s);
+    s->weight = *w;
+    s->weight.dim[0] = r.runs * r.n;
+    s->weight.data = pick(c, w->data, row_bytes, &r, run);
+    s->weight.scales = pick(c, w->scales, scales, &r, run);
+    s->weight.biases = pick(c, w->biases, scales, &r, run);
+    if (!s->weight.data || !s->weight.scales != !w->scales || !s->weight.biases != !w->biases) {
+        qn_fail(err, QN_ERR_MEMORY, "%s: no memory to divide '%.100s'", c->path, w->name);
+        return NULL;
+    }
     return keep_made(c, s, name);
 }

@@ -33,9 +33,19 @@ const qn_weight *qn_checkpoint_weight(qn_checkpoint *c, const char *name);
 /* E tensors "<prefix>.<e>.<suffix>" with equal shapes as one stack [E, N, K]: a view when they lie evenly
  * spaced, else one copy. NULL when the first is absent; an error when a later one is. */
 const qn_weight *qn_checkpoint_stack(qn_checkpoint *c, const char *pattern, int n, qn_error *err);
-/* `w`, a stack [E, K, N] of plain numbers, as the stack [E, N, K] that products need: a copy, made once and the
- * checkpoint's. NULL with an error when it is packed or there is no memory. */
+/* `w`, a matrix [K, N] or stack [E, K, N] of plain numbers, as the [N, K] or [E, N, K] that products need: a copy,
+ * made once and the checkpoint's. NULL with an error when it is packed or there is no memory. */
 const qn_weight *qn_checkpoint_transposed(qn_checkpoint *c, const qn_weight *w, qn_error *err);
+
+/* Rows of a matrix (or elements of a vector) that stand in `runs` runs of equal length: of each run the n rows
+ * from `start` on. */
+typedef struct qn_row_runs {
+    int64_t runs, start, n;
+} qn_row_runs;
+/* Those rows of `w`, one after the other: a copy, made once and the checkpoint's. NULL with an error when rows
+ * share scales with others (FP8 blocks), or there is no memory. */
+const qn_weight *qn_checkpoint_picked(qn_checkpoint *c, const qn_weight *w, qn_row_runs r,
+                                      qn_error *err);
 void qn_checkpoint_ignore(qn_checkpoint *c, const char *name); /* known and not needed */
 
 /* All weights, for `show`, convert and checks. */

@@ -1,6 +1,6 @@
 /* attention.c - grouped-query attention: each row of q looks at keys of its own sequence.
  *
- *   t_j = scale * (q . k_j), capped: softcap * tanh(t_j / softcap)
+ *   t_j = scale * (q . k_j), capped: softcap * tanh(t_j / softcap); then less slope * (own index - j)
  *   p_j = exp(t_j) / (sum_i exp(t_i) + exp(sink))        the sink (one a head) is optional
  *   y   = sum_j p_j v_j                                  j ascending
  * Query head h reads key head h / (n_heads / n_kv_heads). Row r has the index kv_len + (r - q_start) in its
@@ -61,7 +61,7 @@ qn_attn_span qn_attn_row_span(const qn_call *c, int64_t r)
         if (a->window && last - index >= a->window)
             last = index + a->window - 1;
     }
-    return (qn_attn_span){ s, first, last };
+    return (qn_attn_span){ s, first, last, index };
 }
 
 bool qn_attn_is_cached(const qn_call *c)
@@ -138,6 +138,8 @@ static void attend(const qn_call *c, const work *w, int64_t r, int32_t h, const 
         const float *k = qn_kv_entry(c, &w->k, seen.seq, key_at(&seen, j), kv_head, w->buf);
         double t = a->scale * qn_ref_dot(q, k, a->k_dim);
         w->score[j] = a->softcap > 0 ? a->softcap * tanh(t / a->softcap) : t;
+        if (a->slopes)
+            w->score[j] += a->slopes[h] * (double)(key_at(&seen, j) - qn_attn_row_span(c, r).index);
     }
     qn_attn_softmax(w->score, seen.n, sink);
     memset(w->sum, 0, (size_t)a->v_dim * sizeof *w->sum);
@@ -191,6 +193,13 @@ static void grad(qn_graph *g, qn_val self, const qn_val *dout, qn_val *din)
             din[k] = qn_out(d, k);
 }
 
+static void adopt(qn_arena *arena, void *attr)
+{
+    qn_attr_attention *a = attr;
+    if (a->slopes)
+        a->slopes = qn_arena_copy(arena, a->slopes, (size_t)a->n_heads * sizeof *a->slopes);
+}
+
 const qn_op qn_op_attention = { .name = "attention",
                                 .attr_size = sizeof(qn_attr_attention),
                                 .min_in = 3,
@@ -198,4 +207,5 @@ const qn_op qn_op_attention = { .name = "attention",
                                 .n_out = 1,
                                 .infer = infer,
                                 .ref = ref,
-                                .grad = grad };
+                                .grad = grad,
+                                .adopt = adopt };

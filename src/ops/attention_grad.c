@@ -48,12 +48,15 @@ static double scores(work *w, int64_t r, int32_t h, int64_t first_row, int64_t n
     const qn_attr_attention *a = w->c->attr;
     int32_t kv_head = h / (a->n_heads / a->n_kv_heads);
     const float *q = part(w->c, 0, r, h, a->k_dim);
+    qn_attn_span span = qn_attn_row_span(w->c, r);
     for (int64_t j = 0; j < n; j++) {
         double t =
             a->scale * qn_ref_dot(q, part(w->c, 1, first_row + j, kv_head, a->k_dim), a->k_dim);
         double th = a->softcap > 0 ? tanh(t / a->softcap) : 0;
         w->p[j] = a->softcap > 0 ? a->softcap * th : t;
         w->slope[j] = 1 - th * th;
+        if (a->slopes)
+            w->p[j] += a->slopes[h] * (double)(span.first + j - span.index);
     }
     return qn_attn_softmax(w->p, n, w->sinks ? &w->sinks[h] : NULL);
 }
@@ -122,10 +125,16 @@ static void ref(const qn_call *c)
     qn_free(sums);
 }
 
+static void adopt(qn_arena *arena, void *attr)
+{
+    qn_op_attention.adopt(arena, attr);
+}
+
 const qn_op qn_op_attention_grad = { .name = "attention_grad",
                                      .attr_size = sizeof(qn_attr_attention),
                                      .min_in = 5,
                                      .max_in = 5,
                                      .n_out = 4,
                                      .infer = infer,
-                                     .ref = ref };
+                                     .ref = ref,
+                                     .adopt = adopt };

@@ -113,6 +113,8 @@ typedef struct qn_attr_attention {
     int32_t kv_group, kv_slot;
     bool
         both_ways; /* a row sees its whole sequence, or index < its own + window too; not by `see` */
+    /* [n_heads] a key's score falls by this with each position that it lies back; NULL = it does not */
+    const float *slopes;
 } qn_attr_attention; /* with c->state NULL: k and v of this step only, in f32 (training) */
 
 extern const qn_op

@@ -96,9 +96,9 @@ qn_ref_span qn_ref_sequence(const qn_call *c, int32_t s, int64_t at, int64_t n, 
  * their references serve any number of threads. */
 void qn_ref_part(const qn_call *c, int64_t n, int64_t *lo, int64_t *hi);
 
-/* What row r of an attention call sees: cache indices [first, last] of its sequence. */
+/* What row r of an attention call sees: cache indices [first, last] of its sequence, and its own index. */
 typedef struct qn_attn_span {
-    int32_t seq, first, last;
+    int32_t seq, first, last, index;
 } qn_attn_span;
 
 qn_attn_span qn_attn_row_span(const qn_call *c, int64_t r);

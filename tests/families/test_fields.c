@@ -21,7 +21,8 @@ static const char *const without_effect[] = {
     "seq_aux",
     /* about how to compute and not what, or a limit, */
     "use_cache", "pretraining_tp", "ep_size", "max_position_embeddings", "num_logits_to_keep",
-    "chunk_size", "residual_in_fp32", "use_mamba_kernels", "moe_shared_expert_overlap",
+    "chunk_size", "residual_in_fp32", "use_mamba_kernels", "moe_shared_expert_overlap", "n_ctx",
+    "n_positions", "slow_but_exact",
     /* about starting values, or heads that are not run, */
     "rescale_prenorm_residual", "time_step_floor", "time_step_max", "num_nextn_predict_layers",
     /* another key says it more exactly, or the family is made like that anyway, */

@@ -247,12 +247,14 @@ static void test_kinds(void **state)
 {
     (void)state;
     const float sinks[4] = { 0.5F, -3.0F, 9.0F, 0.0F };
-    for (int kind = 0; kind < 16; kind++) {
+    static const float slopes[4] = { 0.5F, 0.03F, 0.0F, 0.1F };
+    for (int kind = 0; kind < 32; kind++) {
         model m = { .layout = QN_F16, .len = { 70, 37, 100 }, .spans = kind & 1 };
         m.a = (qn_attr_attention){ .n_heads = 4, .n_kv_heads = 2, .k_dim = 16, .v_dim = 16 };
         m.a.window = kind & 2 ? 21 : 0;
         m.a.softcap = kind & 4 ? 2.5F : 0;
         m.sinks = kind & 8 ? sinks : NULL;
+        m.a.slopes = kind & 16 ? slopes : NULL;
         check_model(&m);
     }
 }

@@ -5,6 +5,7 @@
 #include "ops/opcase.h"
 
 static const float freq[] = { 1.0f, 0.3f, 0.05f };
+static const float slopes[] = { 0.5f, 0.25f, 0.1f, 1.0f };
 static const uint8_t axes[] = { 0, 1, 0 };
 
 #define ROPE(...)                                                                                  \
@@ -76,6 +77,7 @@ static const op_case cases[] = {
     { "rope, dynamic", &qn_op_rope, ROPE(.dynamic_theta = 10000, .dynamic_factor = 2, .long_after = 2), "[tok, 16]", .in = { { ROWS, { 16 } } } },
     { "position_scale", &qn_op_position_scale, &(const qn_attr_position_scale){ 0.5f, 2, 1 }, "[tok, 3]", .in = { { ROWS, { 3 } } } },
     { "attention", &qn_op_attention, ATTN(.window = 0), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } } } },
+    { "attention, slopes", &qn_op_attention, ATTN(.slopes = slopes), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } } } },
     { "attention, window", &qn_op_attention, ATTN(.window = 2), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } } } },
     { "attention, chunks", &qn_op_attention, ATTN(.chunk = 2), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } } } },
     { "attention, both ways", &qn_op_attention, ATTN(.both_ways = true, .kv_group = QN_NO_CACHE), "[tok, 8]", .in = { { ROWS, { 12 } }, { ROWS, { 6 } }, { ROWS, { 4 } } } },

@@ -60,6 +60,8 @@ static void dense(const qn_attr_attention *a, const rows *r, const int32_t *see,
             t *= a->scale;
             if (a->softcap > 0)
                 t = a->softcap * tanh(t / a->softcap);
+            if (a->slopes)
+                t -= (double)a->slopes[h] * (row - j);
             int last = !a->both_ways ? see[row] : a->window ? row + a->window - 1 : n - 1;
             bool seen = j <= last && (!a->window || j > row - a->window);
             p[j] = seen ? exp(t) : 0;
@@ -78,8 +80,10 @@ static void test_dense(void **state)
     static rows r;
     test_batch b;
     batch_init(&b, (int32_t[]){ TOKENS }, 1);
-    for (int variant = 0; variant < 8; variant++) {
+    const float slopes[HEADS] = { 0.5f, 0.25f, 0, 1 };
+    for (int variant = 0; variant < 16; variant++) {
         qn_attr_attention a = plain;
+        a.slopes = variant & 8 ? slopes : NULL;
         a.window = variant & 1 ? 3 : 0;
         a.softcap = variant & 2 ? 0.8f : 0;
         rows_init(&r, 10 + (uint64_t)variant);

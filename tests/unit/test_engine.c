@@ -529,9 +529,11 @@ static void bad_options(void **state)
         assert_int_equal(err.code, QN_ERR_ARGUMENT);
         assert_true(err.msg[0] != 0);
     }
+    qn_engine_close(e);
     qn_engine_options small = { .cache_bytes = 10 };
     assert_int_equal(qn_engine_open(&e, m, &small, &err), QN_ERR_MEMORY);
     assert_null(e);
+    qn_model_close(m);
 }
 
 /* ---- scoring ---- */

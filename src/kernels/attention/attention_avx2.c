@@ -277,6 +277,8 @@ INLINE void dot_tile(const float *q, const float *tile, int32_t pad, float *scor
 typedef struct weights {
     float p[TILE];
     int32_t lo, hi; /* keys it sees */
+    int32_t ahead;  /* the tile's first key, counted from the query's own index */
+    float slope;    /* by which scores fall with distance */
     float shrink;
 } weights;
 
@@ -294,6 +296,10 @@ static void weigh(const qn_attr_attention *a, const float *score, weights *w, st
             __m256 u = sigmoid_ymm(_mm256_mul_ps(t[i], _mm256_set1_ps(2.0F / a->softcap)));
             t[i] =
                 _mm256_fmsub_ps(u, _mm256_set1_ps(2.0F * a->softcap), _mm256_set1_ps(a->softcap));
+        }
+        if (w->slope != 0) {
+            __m256i at = _mm256_add_epi32(key, _mm256_set1_epi32(w->ahead));
+            t[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(at), _mm256_set1_ps(w->slope), t[i]);
         }
         __m256i seen =
             _mm256_and_si256(_mm256_cmpgt_epi32(key, low), _mm256_cmpgt_epi32(high, key));
@@ -410,7 +416,9 @@ static void do_tile(const job *j, const unit *u, int32_t at)
         for (int32_t k = 0; k <= both; k++) {
             qn_attn_span span = qn_attn_row_span(j->c, u->row + (i + k) / u->n_heads);
             int32_t last = span.last < u->end ? span.last : u->end - 1;
-            weights w = { .lo = span.first > at ? span.first - at : 0,
+            weights w = { .slope = j->a->slopes ? j->a->slopes[u->head + (i + k) % u->n_heads] : 0,
+                          .ahead = at - span.index,
+                          .lo = span.first > at ? span.first - at : 0,
                           .hi = last < at + TILE ? last - at : TILE - 1 };
             if (w.lo > w.hi)
                 continue;
