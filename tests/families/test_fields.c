@@ -28,7 +28,8 @@ static const char *const without_effect[] = {
     /* another key says it more exactly, or the family is made like that anyway, */
     "block_dim", "expand", "n_shared_experts", "max_window_layers", "_sliding_window_pattern",
     "sliding_window_size", "layer_switch", "initial_context_length", "experts_per_token",
-    "rotary_pct", "use_embedding_sharing", "use_gated_activation", "use_parallel_*",
+    "multi_query", "parallel_attn", "rotary_pct", "use_embedding_sharing", "use_gated_activation",
+    "use_parallel_*",
     /* or there are no dense layers. */
     "intermediate_size"
 };
