@@ -80,7 +80,7 @@ static void check_mode(const goldens *g, qn_compute compute)
 {
     qn_error err = { 0 };
     qn_model *m;
-    qn_embedder *e;
+    qn_embedder *e = NULL;
     const qn_model_options opt = { .n_threads = 2, .compute = compute };
     if (qn_model_open(&m, model_path, &opt, &err) != QN_OK ||
         qn_embedder_open(&e, m, &err) != QN_OK)
